@@ -16,6 +16,7 @@ from daceml.cli.device_kernels import (
     refuse_beside_kernels,
     resolve_call,
 )
+from daceml.cli.failing_inputs import blamed_on_inputs
 from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets, written_aside
@@ -179,7 +180,8 @@ def _compile(
             return _Compiled(program=model.program, stages_s=model.stages_s, explanation=said, holder=model)
         call = make_inputs(model, inputs, dims, inputs_file)
         compiled = _compiled(model, dynamic=dynamic)
-        variant, _ = compiled.session.variant(call.args, call.kwargs)
+        with blamed_on_inputs(model, call):
+            variant, _ = compiled.session.variant(call.args, call.kwargs)
         said = explanation_of(compiled, variant)
         return _Compiled(program=variant.program, stages_s=variant.stages_s, explanation=said, holder=variant)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from daceml.cli import options
+from daceml.cli.failing_inputs import blamed_on_inputs
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import resolve
 from daceml.cli.search import searching
@@ -35,11 +36,18 @@ def explain(
 
         module = resolve(model, train=train)
         call = make_inputs(module, inputs, dims, inputs_file)
+        given = module
         if search:
             module = searching(module)
-        explanation = daceml.explain(module, *call.args, **call.kwargs)
+        elif train:
+            module = daceml.compile(module)  # with its backward pass
+        with blamed_on_inputs(given, call):
+            explanation = daceml.explain(module, *call.args, **call.kwargs)
     if as_json:
         typer.echo(json.dumps(explanation.to_json(), indent=2))
     else:
         text = explanation.full_text() if every_refusal else str(explanation)
+        if not model.endswith(".onnx"):
+            step = "forward and backward pass" if train and not search else "forward pass"
+            typer.echo(f"{step}, {options.mode_note(train=train)}")
         typer.echo(text.rstrip("\n"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from daceml.cli import options
+from daceml.cli.failing_inputs import blamed_on_inputs
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets, written_aside
@@ -96,13 +97,14 @@ def explore(
         names = names_of(to)
         prices = prices_of(price or (), [find_device(name) for name in names])
         try:
-            found = explored(
-                module, *call.args, **call.kwargs,
-                budget=seconds, devices=names, objective=_objective(objective), training=train,
-                precisions=precision or (), batches=batch or (), ranks=ranks or (), prices=prices,
-                measurements=measurements, most=most, seed=seed,
-                observe=None if quiet else _told,
-            )  # fmt: skip
+            with blamed_on_inputs(module, call):
+                found = explored(
+                    module, *call.args, **call.kwargs,
+                    budget=seconds, devices=names, objective=_objective(objective), training=train,
+                    precisions=precision or (), batches=batch or (), ranks=ranks or (), prices=prices,
+                    measurements=measurements, most=most, seed=seed,
+                    observe=None if quiet else _told,
+                )  # fmt: skip
         except KeyboardInterrupt:
             typer.echo("what was compiled and measured is kept: the same command finds it", err=True)
             raise

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from daceml.cli import options
+from daceml.cli.failing_inputs import blamed_on_inputs
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import has_fresh_weights, resolve
 from daceml.cli.work import working
@@ -50,9 +51,10 @@ def export(
                 f"{model} is not a module", why="files of ONNX run in ONNX Runtime", fix="give path.py:Name"
             )
         call = make_inputs(module, inputs, dims, inputs_file)
-        made = exported(
-            module, *call.args, to=to, name=name, libtorch=libtorch, dynamic=dynamic, **call.kwargs
-        )
+        with blamed_on_inputs(module, call):
+            made = exported(
+                module, *call.args, to=to, name=name, libtorch=libtorch, dynamic=dynamic, **call.kwargs
+            )
     if as_json:
         said = {"folder": str(made.folder), "sha256": made.sha256, "manifest": asdict(made.manifest)}
         typer.echo(json.dumps(said, indent=2))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from daceml.cli import options
+from daceml.cli.failing_inputs import blamed_on_inputs
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import load_file, resolve
 from daceml.cli.output_files import check_targets, written_aside
@@ -120,7 +121,10 @@ def _model_page(
         )
     call = make_inputs(module, list(inputs or ()) or None, None, inputs_file)
     own, offered = _recipe_of(recipe, "RECIPE"), _recipe_of(passes, "PASSES")
-    guided = Guided(module, call.args, call.kwargs, training=train, start=start, recipe=own, offered=offered)
+    with blamed_on_inputs(module, call):
+        guided = Guided(
+            module, call.args, call.kwargs, training=train, start=start, recipe=own, offered=offered
+        )
     # what a recipe's script makes anew has random inputs, by position
     repeatable = inputs_file is None
     return ModelPage(guided, title=type(module).__name__, target=target if repeatable else "")

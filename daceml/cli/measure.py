@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from daceml.cli import options
+from daceml.cli.failing_inputs import blamed_on_inputs
 from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets
@@ -167,7 +168,8 @@ def _calls(
     model = resolve(reference, train=train)
     assert isinstance(model, nn.Module)
     called = make_inputs(model, inputs, None, file)
-    found = model_calls(model, called.args, called.kwargs, backward=train)
+    with blamed_on_inputs(model, called):
+        found = model_calls(model, called.args, called.kwargs, backward=train)
     counts = tuple((one.call.operation(), one.forward, one.backward) for one in found)
     return counts, tuple(Job(call=one.call) for one in found)
 

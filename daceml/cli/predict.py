@@ -13,7 +13,8 @@ import typer
 from daceml.cli import options
 from daceml.cli.input_file import load_inputs
 from daceml.cli.input_text import TensorText, parse_input
-from daceml.cli.inputs import parse_dims
+from daceml.cli.failing_inputs import blamed_on_inputs
+from daceml.cli.inputs import ModelInputs, parse_dims
 from daceml.cli.model_reference import resolve
 from daceml.cli.prediction_targets import (
     Criterion,
@@ -183,7 +184,9 @@ def _step(
     called = _inputs(inputs, inputs_file, size)
 
     def step_of(model: Any) -> ModelStep:
-        return captured(model, called, train=train, optimizer=maker, precision=precision)
+        named = called if isinstance(called, dict) else {}
+        with blamed_on_inputs(model, ModelInputs(args=() if named else called, kwargs=named)):
+            return captured(model, called, train=train, optimizer=maker, precision=precision)
 
     try:
         with torch.device("meta"):  # without memory for its weights

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from daceml.cli import options
+from daceml.cli.failing_inputs import blamed_on_inputs
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import resolve
 from daceml.cli.work import working
@@ -41,14 +42,15 @@ def verify(
 
         module = resolve(model, train=train)
         call = make_inputs(module, inputs, dims, inputs_file)
-        verification = daceml.verify(
-            module,
-            *call.args,
-            seeds=seeds,
-            intermediate=intermediate,
-            gradients=train,
-            keywords=call.kwargs,
-        )
+        with blamed_on_inputs(module, call):
+            verification = daceml.verify(
+                module,
+                *call.args,
+                seeds=seeds,
+                intermediate=intermediate,
+                gradients=train,
+                keywords=call.kwargs,
+            )
     text = json.dumps(verification.to_json(), indent=2) if as_json else str(verification)
     typer.echo(text.rstrip("\n"))
     raise typer.Exit(0 if verification.passed else 1)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from daceml.cli import options
+from daceml.cli.failing_inputs import blamed_on_inputs
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import resolve
 from daceml.cli.prediction_targets import OtherDevices, names_of
@@ -90,15 +91,16 @@ def whatif(
             raise WhatIfError(f"{model} is not a module", fix="give path.py:Name of a module, or a trace")
         module = eager_module(module)
         call = make_inputs(module, inputs, None, inputs_file)
-        subject = Subject(module, call.args, call.kwargs, training=train)
-        asked = question(subject, devices=devices, ranks=ranks or ())
-        rows = tuple(elsewhere(module, call.args, call.kwargs, training=train, asked=asked))
         found: tuple[Effect, ...] = ()
-        if without or added or not devices:
-            found = effects(
-                module, *call.args, passes=without or (), additions=added or (), training=train,
-                measure=measure, **call.kwargs,
-            )  # fmt: skip
+        with blamed_on_inputs(module, call):
+            subject = Subject(module, call.args, call.kwargs, training=train)
+            asked = question(subject, devices=devices, ranks=ranks or ())
+            rows = tuple(elsewhere(module, call.args, call.kwargs, training=train, asked=asked))
+            if without or added or not devices:
+                found = effects(
+                    module, *call.args, passes=without or (), additions=added or (), training=train,
+                    measure=measure, **call.kwargs,
+                )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(effects_json(found, rows), indent=2))
     else:
