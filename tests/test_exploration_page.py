@@ -25,6 +25,9 @@ def test_commands_are_understood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "daceml.runtime.timing.comparison.FOREIGN_LIMIT", float("inf")
+    )  # exit code 3 otherwise
     (tmp_path / "net.py").write_text(SCRIPT.split("block, x =")[0])
     commands = [c.split() for c in re.findall(r"^daceml (.*)$", PAGE, re.MULTILINE)]
     assert [command[0] for command in commands] == ["explore", "whatif", "whatif", "whatif", "whatif"]

@@ -32,6 +32,8 @@ def explain(
 ) -> None:
     """Compile a model and print its kernels, bytes, applied and refused transformations."""
     with working(quiet=quiet, imports_torch=True):
+        from torch import nn
+
         import daceml
 
         module = resolve(model, train=train)
@@ -39,7 +41,7 @@ def explain(
         given = module
         if search:
             module = searching(module)
-        elif train:
+        elif train and isinstance(module, nn.Module):
             module = daceml.compile(module)  # with its backward pass
         with blamed_on_inputs(given, call):
             explanation = daceml.explain(module, *call.args, **call.kwargs)
@@ -48,6 +50,7 @@ def explain(
     else:
         text = explanation.full_text() if every_refusal else str(explanation)
         if not model.endswith(".onnx"):
-            step = "forward and backward pass" if train and not search else "forward pass"
-            typer.echo(f"{step}, {options.mode_note(train=train)}")
+            both = bool(getattr(explanation, "backward_steps", ()))
+            step = "a forward and a backward pass" if both else "a forward pass"
+            typer.echo(f"{explanation.name}, {step}; {options.mode_note(train=train)}")
         typer.echo(text.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""Inputs from the command line with which a model fails: the layer, its line, and the shapes that were given."""
+"""Inputs from the command line with which a model fails: the layer, its line, and what was given."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _refusal(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -
             f"{type(module).__name__} fails with the given inputs",
             where=", ".join(filter(None, (layer, source))),
             why=f"{why}{of_layer}\ncalled with {described}",
-            fix="give shapes and types that a plain call of the model takes, one -i SHAPE[:TYPE] for each input",
+            fix="give shapes and types that a plain call of the model takes: -i SHAPE[:TYPE] for each input",
         )
     finally:
         for hook in hooks:

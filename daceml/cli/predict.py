@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from daceml.cli import options
+from daceml.cli.failing_inputs import blamed_on_inputs
 from daceml.cli.input_file import load_inputs
 from daceml.cli.input_text import TensorText, parse_input
-from daceml.cli.failing_inputs import blamed_on_inputs
 from daceml.cli.inputs import ModelInputs, parse_dims
 from daceml.cli.model_reference import resolve
 from daceml.cli.prediction_targets import (
@@ -184,8 +184,12 @@ def _step(
     called = _inputs(inputs, inputs_file, size)
 
     def step_of(model: Any) -> ModelStep:
-        named = called if isinstance(called, dict) else {}
-        with blamed_on_inputs(model, ModelInputs(args=() if named else called, kwargs=named)):
+        given = (
+            ModelInputs(args=(), kwargs=called)
+            if isinstance(called, dict)
+            else ModelInputs(args=called, kwargs={})
+        )
+        with blamed_on_inputs(model, given):
             return captured(model, called, train=train, optimizer=maker, precision=precision)
 
     try:

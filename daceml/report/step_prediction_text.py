@@ -45,8 +45,9 @@ def step_prediction_text(
         )
     first = predictions[0]
     what = "training step" if first.trains else "forward pass"
+    other = "--inference: forward pass" if first.trains else "without --inference: training step"
     parts: list[Part] = [
-        f"{first.model}: a {what} in {first.precision}, predicted from shapes",
+        f"{first.model}: a {what} in {first.precision} ({other}), from shapes",
         "",
         rows,
         *_known_by(predictions),

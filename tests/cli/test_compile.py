@@ -110,7 +110,7 @@ def test_options_that_an_onnx_file_does_not_take(tmp_path: Path, option: tuple[s
     [
         ((f"{FILE}:Mish",), ["[DML501] ", "Mish", "0 inputs"]),
         ((f"{FILE}:Sized",), ["[DML501] ", f"{FILE}:Sized"]),
-        ((f"{FILE}:make", "-i", "3,3"), ["[DML201] ", "torch", "Linear"]),
+        ((f"{FILE}:make", "-i", "3,3"), ["[DML501] ", "given inputs", "Linear"]),
         ((f"{FILE}:Mish", "-i", "3", "--onnx", "/no/such/x"), ["[DML502] ", "--onnx /no/such/x "]),
         ((f"{FILE}:Mish", "--inputs", "no.pt"), ["[DML501] ", "--inputs no.pt "]),
         (("no.onnx",), ["[DML202] ", "no.onnx"]),

@@ -32,7 +32,8 @@ def daceml(*arguments: str) -> Result:
 def test_explain_prints_a_report():
     done = daceml("explain", f"{FILE}:Mish", "--input", "4,6")
     assert done.exit_code == 0, done.output
-    title = done.stdout.splitlines()[0]
+    mode, title, *_ = done.stdout.splitlines()
+    assert mode == "Mish, a forward pass; eval mode (--train: training mode)"
     assert title == golden()
     assert all(fact in title for fact in ("Mish", "1 call", "1 kernel"))
 
@@ -174,3 +175,16 @@ def test_explain_lists_every_refusal():
     found = re.search(r"schedule_maps, mul \(models.py:\d+\), <0.001 MB: (.*? one thread runs them)", text)
     assert found and found[1] == golden()
     assert "24" in found[1]
+
+
+def test_explain_of_training_shows_both_passes():
+    done = daceml("explain", f"{FILE}:Mish", "-i", "4,6", "--train")
+    assert done.exit_code == 0, done.output
+    mode, *_ = done.stdout.splitlines()
+    assert mode == "Mish, a forward pass; training mode (without --train: eval mode)"  # nothing to train
+    done = daceml("explain", f"{FILE}:make", "-i", "3,4", "--train")
+    assert done.exit_code == 0, done.output
+    mode, *_ = done.stdout.splitlines()
+    assert mode == "Linear, a forward and a backward pass; training mode (without --train: eval mode)"
+    assert "\nbackward pass: " in done.stdout
+    assert "MB unique: bytes that a step touches" in done.stdout

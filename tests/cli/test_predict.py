@@ -154,7 +154,7 @@ def test_what_cannot_be_asked_is_refused_with_a_reason(options: Any, kind: type[
 
 
 def test_a_model_that_fails_with_the_shapes_of_the_call_is_refused():
-    with raises(CaptureError, "[8, 33]", exact=False) as refusal:
+    with raises(ModelReferenceError, "[8, 33]", "-i SHAPE", "float32 (8, 33)", exact=False) as refusal:
         predict(WIDE, to="H100", quiet=True, inputs=["8,33"])
     assert [refusal.value.what, refusal.value.fix] == [golden(), golden()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from daceml.runtime.program import Program
     from daceml.runtime.records.gradients import BucketRecord, StorageRecord
     from daceml.runtime.records.manifest import Manifest, StepRecord
+    from daceml.runtime.stored_program import StoredProgram
     from daceml.tuning.comparison_record import OtherImplementation, TorchKernel
     from daceml.tuning.decision import Decision
 
@@ -46,13 +48,16 @@ class Explanation:
         name: of the module.
         counts: steps of a call: kernels, aten, torch (operators called by name), onnxruntime, copies, checks;
             distinct_kernels are what was compiled.
-        bytes: what a call moves: unique (every byte of a step counted once), total (every access counted).
+        bytes: what a call moves: unique (every byte that a step touches counted once, whether it is read,
+            written or both; a stride skips bytes), total (every access counted). Unique is never more than
+            total.
         eager: kernels, unique and total bytes of the same operators run one at a time.
         flops: floating-point operations of a call.
         special_functions: calls of exp, log, tanh, … in generated kernels.
         workspace_bytes: memory for everything between inputs and outputs.
         compile_seconds: stage -> seconds; stages that an earlier process ran are its.
         from_cache: whether the program was in the cache.
+        compiled_at: date and time at which it was put there, such as "2026-05-20 14:03"; "" where not known.
         steps: in order of execution.
         backward_steps: those of the backward pass; no other figure counts them.
         memory_budget_bytes: what a training step may take at its peak; None without a budget.
@@ -93,6 +98,7 @@ class Explanation:
     torch_kernels: tuple[TorchKernel, ...] = ()
     implementations: tuple[OtherImplementation, ...] = ()
     gain: str = ""
+    compiled_at: str = ""
 
     @property
     def choices(self) -> tuple[TorchKernel | OtherImplementation, ...]:
@@ -200,7 +206,8 @@ def explain_program(module: nn.Module, *args: Any, **kwargs: Any) -> Explanation
 
 def explanation_of_model(model: ONNXModel) -> Explanation:
     """What the program of an ONNX model does."""
-    return explanation(model.name, *_facts(model.program), model.stages_s)
+    found = explanation(model.name, *_facts(model.program), model.stages_s)
+    return replace(found, compiled_at=_compiled_at(model.program.stored))
 
 
 def explanation_of_step(step: CompiledStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Explanation:
@@ -208,7 +215,7 @@ def explanation_of_step(step: CompiledStep, args: tuple[Any, ...], kwargs: Mappi
     stored, stages_s = step.compiled(*args, **kwargs)
     name = f"a training step of {type(step.module.model).__name__}"
     found = explanation(name, stored.manifest, load_levels(stored.folder), stages_s)
-    return replace(found, search=step.decision)
+    return replace(found, search=step.decision, compiled_at=_compiled_at(stored))
 
 
 def explanation_of(module: DaceModule, variant: Variant) -> Explanation:
@@ -216,7 +223,12 @@ def explanation_of(module: DaceModule, variant: Variant) -> Explanation:
     name = type(module.session.eager).__name__
     found = explanation(name, *_facts(variant.program), variant.stages_s)
     slower = variant.loses
-    found = replace(found, search=variant.decision, slower="" if slower is None else slower.what)
+    found = replace(
+        found,
+        search=variant.decision,
+        slower="" if slower is None else slower.what,
+        compiled_at=_compiled_at(variant.program.stored),
+    )
     if (seen := variant.eager) is not None and seen.choices:
         found = replace(
             found, torch_kernels=seen.kernels, implementations=seen.implementations, gain=seen.gain
@@ -234,6 +246,14 @@ def explanation_of(module: DaceModule, variant: Variant) -> Explanation:
         buckets=record.buckets,
         ranks="" if exchange is None else exchange.ranks,
     )
+
+
+def _compiled_at(stored: StoredProgram) -> str:
+    try:
+        written_s = (stored.folder / "manifest.json").stat().st_mtime
+    except OSError:  # the cache was cleared meanwhile
+        return ""
+    return f"{datetime.fromtimestamp(written_s):%Y-%m-%d %H:%M}"
 
 
 def _facts(program: Program) -> tuple[Manifest, tuple[LevelRecord, ...]]:

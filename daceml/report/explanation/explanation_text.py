@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from daceml.report.explanation.levels import Level
     from daceml.runtime.records.manifest import StepRecord
 
+_MOVED = (
+    "  MB unique: bytes that a step touches, each counted once; MB total: bytes of all its accesses",
+    "  one at a time: the same operators without fusion",
+)
 _GROUPS_SHOWN = 6  # of each level
 RUN_ANYWAY = "DACEML_MEASURE=0 runs the program"
 
@@ -34,7 +38,7 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
     parts = [_headline(explanation)]
     if explanation.slower:
         parts.append("\n".join(wrapped(f"calls run eagerly: {explanation.slower} ({RUN_ANYWAY})", indent=0)))
-    parts += [render(_steps(explanation.steps)), render(_totals(explanation))]
+    parts += [render(_steps(explanation.steps)), render(_totals(explanation), *_MOVED)]
     if explanation.levels:
         parts += [render(_levels(explanation.levels)), _passes(explanation.levels)]
     refused = _every_refusal(explanation) if every_refusal else _grouped_refusals(explanation)
@@ -201,10 +205,18 @@ def _every_refusal(explanation: Explanation) -> str:
     return "\n".join(["refused, most bytes first:", *lines]) if lines else ""
 
 
+def _origin(explanation: Explanation) -> str:
+    """When the program was compiled."""
+    if not explanation.from_cache:
+        return "compiled in"
+    if not explanation.compiled_at:
+        return "loaded from the cache; an earlier process compiled it in"
+    return f"loaded from the cache; compiled by an earlier process on {explanation.compiled_at}, in"
+
+
 def _closing(explanation: Explanation) -> list[str]:
     longest = sorted(explanation.compile_seconds.items(), key=lambda item: -item[1])
     stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in longest if seconds >= 0.005)
-    how = "loaded from the cache; compiled" if explanation.from_cache else "compiled"
     total_s = sum(explanation.compile_seconds.values())
     symbolic = f"symbolic:  {', '.join(explanation.symbols)}; figures hold at {EXAMPLE_SIZE} for each"
     flops, special = in_millions(explanation.flops), in_millions(explanation.special_functions)
@@ -212,5 +224,5 @@ def _closing(explanation: Explanation) -> list[str]:
         f"computes:  {flops} Mflop, {special} M special functions",
         *([symbolic] if explanation.symbols else []),
         f"workspace: {in_millions(explanation.workspace_bytes)} MB",
-        *wrapped(f"{how} in {total_s:.2f} s: {stages}"),
+        *wrapped(f"{_origin(explanation)} {total_s:.2f} s: {stages}"),
     ]

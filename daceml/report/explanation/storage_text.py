@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from daceml.text_tables import WIDTH, in_millions
+from daceml.text_tables import WIDTH, in_millions, wrapped
 
 if TYPE_CHECKING:
     from daceml.runtime.records.gradients import StorageRecord
@@ -19,7 +19,7 @@ def storage_text(records: Sequence[StorageRecord]) -> str:
     if not records:
         return ""
     kept, again = [r for r in records if r.stored], [r for r in records if not r.stored]
-    lines = [f"for the backward pass: {_total(kept)} stored, {_total(again)} computed again"]
+    lines = wrapped(f"for the backward pass: {_total(kept)} stored, {_total(again)} computed again")
     for word, group in (("stored", kept), ("again", again)):
         for record in sorted(group, key=lambda r: -r.bytes)[:_SHOWN]:
             text = f"{word:<6} {record.array}, {in_millions(record.bytes)} MB: {record.reason}"

@@ -106,7 +106,8 @@ def _no_gain(node: ONNXNode, rewrite: _Rewrite, network: Network, allowed: Seque
             return None
         if not isinstance(products, int) or products >= _MOST_VENDOR_PRODUCTS:
             return (
-                f"{chosen.title} is faster from {_MOST_VENDOR_PRODUCTS} multiplications on; it has {products}"
+                f"the convolution has {products} multiplications; from {_MOST_VENDOR_PRODUCTS} on, "
+                f"{chosen.title} is faster"
             )
         return None
     if rewrite.depthwise:
@@ -114,7 +115,10 @@ def _no_gain(node: ONNXNode, rewrite: _Rewrite, network: Network, allowed: Seque
     if vendor or chosen.kind == "onnxruntime":
         return None
     if isinstance(products, int) and products < _FEWEST_NATIVE_PRODUCTS:
-        return f"columns do not pay below {_FEWEST_NATIVE_PRODUCTS} multiplications; it has {products}"
+        return (
+            f"the convolution has {products} multiplications; "
+            f"columns do not pay below {_FEWEST_NATIVE_PRODUCTS}"
+        )
     rows = product((rewrite.x[0], rewrite.w[0]))
     if isinstance(rows, int) and rows < _FEWEST_NATIVE_ROWS:
         return f"{rows} rows are fewer than {_FEWEST_NATIVE_ROWS}: the product would not be vectorised"

@@ -118,7 +118,10 @@ class _ChannelsLast:
         products = product(size(s) for s in (*y.shape, *w.shape[1:]))
         depthwise = size(w.shape[1]) == 1 and size(w.shape[0]) == size(x.shape[1])
         if not depthwise and isinstance(products, int) and products < _FEWEST_PRODUCTS:
-            return f"the layout does not pay below {_FEWEST_PRODUCTS} multiplications; it has {products}"
+            return (
+                f"the convolution has {products} multiplications; "
+                f"the layout does not pay below {_FEWEST_PRODUCTS}"
+            )
         weight, result = product(size(s) for s in w.shape), product(size(s) for s in y.shape)
         window = product(size(s) for s in w.shape[2:])
         known = isinstance(weight, int) and isinstance(result, int)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import datetime
 
 import pytest
 import torch
@@ -280,3 +282,14 @@ def test_a_training_step_is_explained_and_not_run():
     labels = " ".join(s.label for s in seen.steps)
     assert "Tanh" in labels and "update parameters" in labels
     assert str(seen).splitlines()[0].startswith("a training step of Sequential: ")
+
+
+def test_a_program_of_the_cache_says_when_it_was_compiled():
+    model, x = nn.Sequential(nn.Linear(3, 3), nn.Softplus()).eval(), torch.randn(2, 3)
+    found = daceml.explain(model, x)
+    assert isinstance(found, Explanation)
+    seconds_ago = (datetime.now() - datetime.fromisoformat(found.compiled_at)).total_seconds()
+    assert 0 <= seconds_ago < 3600 * 24 * 365
+    kept = replace(found, from_cache=True, compiled_at="2026-05-20 14:03")
+    assert "compiled by an earlier process on 2026-05-20 14:03, in" in " ".join(str(kept).split())
+    assert "compiled in" in str(replace(found, from_cache=False))
