@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+import daceml
 from daceml.onnx_ops.registry import KINDS, Kind
+from tests.support.eager_twin import Function, cases_unlike_eager
 from tests.support.implementation_pairs import NATIVE, Case, agree
 
 
@@ -143,3 +145,32 @@ CASES = {
 def test_gradients_are_those_of_torch(kinds: tuple[Kind, ...]):
     _, chosen = agree(CASES, backward=kinds)
     assert ("aten:embedding_backward" in chosen) == (kinds == KINDS)
+
+
+def parts(x: torch.Tensor) -> torch.Tensor:
+    first, second, third = x.exp().unbind(1)
+    return first * 2 + second * third
+
+
+def test_parts_at_constant_positions_have_the_values_and_gradients_of_torch():
+    x = numbers(3, 3, 4)
+    cases = {
+        "all parts": (parts, [x]),
+        "one part": (lambda x: x.sin()[:, 0], [x]),
+        "the last one": (lambda x: x.sin()[..., -1] + x.mean(-1), [x]),
+        "a part twice": (lambda x: x[1] * x[1] + x[-2].exp(), [x]),
+        "a part of a part": (lambda x: x[1][:, 2] * x[2, 0, 1], [x]),
+        "a list of one": (lambda x: x[:, [1]] * x, [x]),
+        "products": (lambda x: (x[0] @ x[1].T).softmax(-1) @ x[2], [x]),
+    }
+    assert cases_unlike_eager(cases, gradients=True) == []
+
+
+def test_parts_at_constant_positions_are_one_loop_in_both_passes():
+    x = numbers(5, 3, 4).requires_grad_()
+    module = daceml.compile(Function(parts))
+    module(x).sum().backward()
+    variant = module.session.latest
+    assert variant.backward is not None
+    for program in (variant.program, variant.backward.program):
+        assert len(program.manifest.steps) == 1
