@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import onnx_ir as ir
 
-from daceml.frontend.onnx_export.translations import UnsupportedError, UntranslatableError, translates
+from daceml.frontend.onnx_export.translations import UntranslatableError, translates
 from daceml.frontend.onnx_export.translations.emit import (
     FLOATS,
     Value,
@@ -286,9 +287,17 @@ def glu(self: Value, dim: int = -1) -> Value:
     return op.Mul(typed(left, self, shape=half), opened)
 
 
+def _along(operator: Callable[[Value], Value], x: Value) -> Value:
+    """An operator along a dimension; a single number is a vector of one, as torch has it."""
+    if sizes_of(x):
+        return operator(x)
+    row = typed(op.Unsqueeze(x, [0]), x, shape=(1,))
+    return op.Squeeze(typed(operator(row), row), [0])
+
+
 def _normalised(operator: Any, self: Value, dim: int, dtype: ir.DataType | int | None) -> Value:
     x = cast(self, result_dtype(dtype, self.dtype) or ir.DataType.FLOAT)
-    return operator(x, axis=dim)
+    return _along(lambda rows: operator(rows, axis=dim), x)
 
 
 @translates("aten.softmax.int")
@@ -299,22 +308,24 @@ def softmax(self: Value, dim: int, dtype: ir.DataType | None = None) -> Value:
 @translates("aten._safe_softmax.default")
 def safe_softmax(self: Value, dim: int, dtype: ir.DataType | None = None) -> Value:
     """0, and no gradient, where all of a row is -inf."""
-    x = cast(self, result_dtype(dtype, self.dtype) or ir.DataType.FLOAT)
-    sizes = sizes_of(x)
-    if not sizes:
-        raise UnsupportedError("a softmax of a single number that may be -inf")
-    if sizes[dim] == 0:
-        return op.Softmax(x, axis=dim)
-    sizes[dim] = 1
-    largest = typed(op.ReduceMax(x, [dim], keepdims=1), x, shape=sizes)
-    masked = typed(op.Equal(largest, -math.inf), dtype=ir.DataType.BOOL, shape=sizes)
-    y = op.Softmax(typed(op.Where(masked, 0.0, x), x), axis=dim)
-    return op.Where(masked, 0.0, typed(y, x))
+
+    def safe(x: Value) -> Value:
+        sizes = sizes_of(x)
+        if sizes[dim] == 0:
+            return op.Softmax(x, axis=dim)
+        sizes[dim] = 1
+        largest = typed(op.ReduceMax(x, [dim], keepdims=1), x, shape=sizes)
+        masked = typed(op.Equal(largest, -math.inf), dtype=ir.DataType.BOOL, shape=sizes)
+        y = op.Softmax(typed(op.Where(masked, 0.0, x), x), axis=dim)
+        return op.Where(masked, 0.0, typed(y, x))
+
+    return _along(safe, cast(self, result_dtype(dtype, self.dtype) or ir.DataType.FLOAT))
 
 
 @translates("aten._softmax.default")
 def plain_softmax(self: Value, dim: int, half_to_float: bool = False) -> Value:
-    return op.Softmax(cast(self, ir.DataType.FLOAT) if half_to_float is True else self, axis=dim)
+    x = cast(self, ir.DataType.FLOAT) if half_to_float is True else self
+    return _along(lambda rows: op.Softmax(rows, axis=dim), x)
 
 
 @translates("aten.log_softmax.int")
@@ -324,4 +335,5 @@ def log_softmax(self: Value, dim: int, dtype: ir.DataType | None = None) -> Valu
 
 @translates("aten._log_softmax.default")
 def plain_log_softmax(self: Value, dim: int, half_to_float: bool) -> Value:
-    return op.LogSoftmax(cast(self, ir.DataType.FLOAT) if half_to_float else self, axis=dim)
+    x = cast(self, ir.DataType.FLOAT) if half_to_float else self
+    return _along(lambda rows: op.LogSoftmax(rows, axis=dim), x)

@@ -131,7 +131,9 @@ def vector_norm(
 ) -> Value:
     if (ord <= 0 and ord != -math.inf) or dtype not in (None, -1) or self.dtype not in FLOATS:
         raise UntranslatableError(f"a norm of order {ord}")
-    if dim is None and keepdim and sizes_of(self):
+    if not sizes_of(self):
+        return op.Abs(self)
+    if dim is None and keepdim:
         dim = list(range(len(sizes_of(self))))
     if dim is None:
         self, dim = typed(op.Reshape(self, [-1]), self, shape=(product(sizes_of(self)),)), [0]

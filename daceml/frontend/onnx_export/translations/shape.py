@@ -240,6 +240,8 @@ def narrow(self: Value, dim: int, start: Extent, length: Extent) -> Value:
 @translates("aten.flip.default")
 def flip(self: Value, dims: Sequence[int]) -> Value:
     count = len(dims)
+    if count == 0:
+        return op.Identity(self)
     return op.Slice(self, [-1] * count, [-END] * count, list(dims), [-1] * count)
 
 

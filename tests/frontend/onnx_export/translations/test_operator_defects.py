@@ -55,6 +55,24 @@ def test_a_row_of_minus_infinity_has_a_safe_softmax_of_zeros(gradients):
     assert cases_unlike_eager(cases, gradients=gradients) == []
 
 
+def test_a_single_number_is_a_row_of_one():
+    x = torch.randn(2, 3)
+    cases = {
+        f"{name} of {t.item()}": (function, [t])
+        for t in (torch.tensor(0.7), torch.tensor(0.0), torch.tensor(-INF))
+        for name, function in {
+            "softmax": lambda t: t.softmax(0),
+            "log_softmax": lambda t: functional.log_softmax(t, -1),
+            "safe softmax": lambda t: ATEN._safe_softmax(t, 0),
+            "norm": lambda t: torch.linalg.vector_norm(t.clamp(-1), 2, dim=0),
+            "third norm": lambda t: torch.linalg.vector_norm(t.clamp(-1), 3, dim=-1, keepdim=True),
+            "flip": lambda t: t.flip(()) * 2,
+        }.items()
+    }
+    cases["flip of no dimensions"] = (lambda x: x.flip(()).exp(), [x])
+    assert cases_unlike_eager(cases, gradients=True) == []
+
+
 def batch(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:
     generator = torch.Generator().manual_seed(0)
     return (
