@@ -61,8 +61,16 @@ class _Spelling(TorchDispatchMode):
             if made is not NotImplemented:
                 return made
         # operators of `prim` ask for facts, such as where a tensor lies
-        self.complete = self.complete and (func.namespace == "prim" or self.registry.is_registered(func))
+        known = func.namespace == "prim" or self.registry.is_registered(_out_of_place(func))
+        self.complete = self.complete and known
         return func(*args, **(kwargs or {}))
+
+
+def _out_of_place(target: OpOverload) -> OpOverload:
+    """What stands in the functional form for an operator that changes its first argument, such as `add_`."""
+    name = target.overloadpacket.__name__
+    packet = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") and name[:-1] else None
+    return getattr(packet, target._overloadname, target)  # pyright: ignore[reportPrivateUsage]
 
 
 def example_arguments(node: torch.fx.Node) -> tuple[Any, Any]:

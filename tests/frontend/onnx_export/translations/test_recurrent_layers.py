@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,3 +158,41 @@ def test_packed_sequences_are_refused_with_their_reason():
     with raises(ExportError, "Lambda", "TypeError", exact=False) as refusal:
         daceml.compile(Lambda(packed))(torch.randn(4, 2, WIDTH), torch.tensor([4, 2]))
     assert [refusal.value.what, refusal.value.fix] == [golden(), golden()]
+
+
+class Decoders(nn.Module):
+    """Cells of every kind that are called in a loop, each on its own states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.ModuleList(
+            [
+                nn.GRUCell(WIDTH, 4),
+                nn.LSTMCell(WIDTH, 4, bias=False),
+                nn.RNNCell(WIDTH, 4),
+                nn.RNNCell(WIDTH, 4, nonlinearity="relu"),
+            ]
+        )
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        found: list[torch.Tensor] = []
+        for cell in self.cells:
+            state: Any = None
+            for step in x.unbind(1):
+                state = cell(step, state)
+            found.append(state[0] if isinstance(state, tuple) else state)
+        return found
+
+
+def test_cells_are_written_with_other_operators():
+    torch.manual_seed(0)
+    eager = Decoders().double()
+    compiled = daceml.compile(copy.deepcopy(eager))
+    x = torch.randn(5, 3, WIDTH, dtype=torch.float64)
+    for module in (eager, compiled):
+        torch.stack(module(x)).sin().sum().backward()
+    for (name, ours), theirs in zip(compiled.named_parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=TOLERANCE, atol=TOLERANCE, msg=name)
+    assert isinstance(compiled, daceml.DaceModule)
+    steps = compiled.session.latest.program.manifest.steps
+    assert not [step.label for step in steps if step.implementation == "aten:dispatcher"]
