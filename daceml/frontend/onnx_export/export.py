@@ -24,6 +24,7 @@ from daceml.frontend.capture.provenance import module_of_node, source_of_node
 from daceml.frontend.capture.quiet_torch import quiet
 from daceml.frontend.onnx_export import exporter_internals as internals
 from daceml.frontend.onnx_export.chosen_kernels import functional_form
+from daceml.frontend.onnx_export.complex_parts import write_complex_as_pairs
 from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed, is_spelled
 from daceml.frontend.onnx_export.exporter_internals import Registry
 from daceml.frontend.onnx_export.finalize_model import finish
@@ -123,6 +124,7 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
         draw_in_memory_order(prepared)  # before copies go, whose layout counts
         views_of_memory(prepared)
         simplify(prepared)
+        write_complex_as_pairs(prepared)
         parts_as_slices(prepared)
         numbers_as_tensors(prepared)
         promote(prepared)
