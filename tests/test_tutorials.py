@@ -20,11 +20,12 @@ from typing import Any
 
 import pytest
 
+from daceml.cli.whatif import BUSY
 from tests.support.command_line import told
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
 PAGES = sorted(FOLDER.glob("*.md"))
-RECORDED = ("device_and_cluster", "what_if")  # pages that record steps
+MEASURED = ("device_and_cluster", "guide_an_optimisation", "what_if")
 MODULES = ("block", "streams", "net")  # that pages write and import
 _BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]\d+)?")
@@ -35,7 +36,7 @@ _STATIC = ("steps ", "MB unique ", "kernels ")  # lines of figures that no machi
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, id=page.stem, marks=[pytest.mark.alone] * (page.stem in RECORDED)) for page in PAGES],
+    [pytest.param(page, id=page.stem, marks=[pytest.mark.alone] * (page.stem in MEASURED)) for page in PAGES],
 )
 def test_a_tutorial_prints_what_it_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -104,6 +105,12 @@ class Reader:
             shutil.rmtree(self.folder / "traces")
             self._command(self.recording)
             code, out, err = told(self.capsys, *words[1:])
+        for _ in range(_RECORDINGS):
+            if code != BUSY:
+                break
+            code, out, err = told(self.capsys, *words[1:])
+        if code == BUSY:
+            pytest.skip("other programs keep this machine busy, so the command gives no figures")
         assert code == 0, err
         return out
 

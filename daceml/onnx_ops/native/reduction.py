@@ -112,20 +112,23 @@ def _position(data: Tensor, reduced: Output, axis: int, keepdims: int, last: int
     extent = data.shape[axis]
     best = data.reduce("max" if extreme == "max" else "min", axis, keepdims=True).materialize()
 
-    def is_best(index: Sequence[Index], k: Index) -> Scalar:
+    def place_of_best(index: Sequence[Index], k: Index, place: Scalar) -> Scalar:
         value, target = (
             data[(*index[:axis], k, *index[axis + 1 :])],
             best[(*index[:axis], 0, *index[axis + 1 :])],
         )
-        # The first NaN counts as the extreme, as in torch.
-        return (value == target) | np.isnan(value) if is_float(data) else value == target
+        none = identity("min", dace.int64)
+        # The first NaN counts as the extreme, as in torch. Two choices: of an `or`, GCC makes branches that
+        # depend on data, where the value follows from one itself (a relu), and takes 50 times as long.
+        other = where(np.isnan(value), place, none) if is_float(data) else none
+        return where(value == target, place, other)
 
     def position(*index: Index) -> Scalar:
         where_k = index if keepdims else (*index[:axis], 0, *index[axis:])
 
         def candidate(k: Index) -> Scalar:
             place = extent - 1 - k if last else k
-            return where(is_best(where_k, place), index_value(k), identity("min", dace.int64))
+            return place_of_best(where_k, place, index_value(k))
 
         first = min_over((extent,), candidate)
         return index_value(extent - 1) - first if last else first

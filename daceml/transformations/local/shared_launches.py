@@ -14,6 +14,7 @@ from collections.abc import Collection
 from typing import Any
 
 import dace
+import sympy
 from dace import symbolic
 
 from daceml.sdfg.scalar_rewrite import rename
@@ -76,14 +77,16 @@ def _way_through_memory(sdfg: dace.SDFG, group: Group) -> Key:
 
 
 def _way(sdfg: dace.SDFG, array: str, index: Any, names: dict[str, Any]) -> str:
-    """The place of an access in memory, from the place in the box; "" for what a point keeps for itself."""
+    """How an access goes through memory with the place in the box, wherever it begins; "" for what a point
+    keeps for itself."""
     if array not in sdfg.arrays:
         return ""
     desc = sdfg.arrays[array]
     if index is None:
         return f"{desc.dtype} at a position that is data"
     offset = sum(rename(i, names) * stride for i, stride in zip(index, desc.strides, strict=True))
-    return f"{desc.dtype} at {offset}"
+    _, moving = sympy.expand(offset).as_independent(*names.values(), as_Add=True)
+    return f"{desc.dtype} at {moving}"
 
 
 def _side_by_side(first: Unit, second: Unit) -> Group | None:

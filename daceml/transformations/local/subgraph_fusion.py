@@ -117,6 +117,7 @@ class _Fusion:
         self.report = SubgraphFusionReport()
         self.outside = arrays_outside(self.state)
         self.access = self._single_access()
+        self.indices = frozenset(check.array for check in network.checks)
         self.kept = self._kept()
         self.judge = Judge(self.sdfg, _EXAMPLE_SIZE, most_members)
         self.sums: dict[Unit, list[ColumnSum]] = {}
@@ -144,7 +145,7 @@ class _Fusion:
     def _kept(self) -> set[str]:
         """Arrays that exist whatever reads them."""
         network = self.network
-        kept = {*network.outputs, *network.mutations, *(check.array for check in network.checks)}
+        kept = {*network.outputs, *network.mutations, *self.indices}
         for array, desc in self.sdfg.arrays.items():
             node = self.access.get(array)
             lasts = not desc.transient or isinstance(desc, dace.data.View)
@@ -222,6 +223,9 @@ class _Fusion:
     def _joined_in_order(self, first: Unit, second: Unit) -> Joined | str:
         assert first.group is not None
         assert second.group is not None
+        indices = self.indices & first.group.written.keys()
+        if any(array in member.reads for array in indices for member in second.group.members):
+            return "its elements are indices, which are checked before use"
         vanishing: set[str] = set()
         for array in (*first.group.written, *second.group.written):
             if array in self.kept or array not in self.access:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+import daceml
 from daceml.errors import PositionError
 from tests.onnx_ops.native.single_node import Case, Outcome, random
+from tests.support.eager_twin import Function
 from tests.support.golden import raises
 from tests.support.operator_programs import program
 
@@ -62,6 +67,29 @@ def test_positions_that_are_computed_are_checked_too():
     assert torch.equal(compiled([x, torch.tensor([1, -1])])[0], x[[2, -2]])
     with pytest.raises(PositionError):
         compiled([x, torch.tensor([0, 2])])
+
+
+TABLE = torch.arange(12.0).reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda i: TABLE[i[:, 0]].sin(), id="a column"),
+        pytest.param(lambda i: TABLE[i[:, 0] + 1].sin(), id="a column and more"),
+        pytest.param(lambda i: TABLE.gather(0, i * 2).exp(), id="elements"),
+        pytest.param(lambda i: TABLE.index_add(0, i[:, 1] * 2, i.float()).exp(), id="additions"),
+        pytest.param(lambda i: TABLE.index_put((i[:, 1] * 2,), i.float().sin()).exp(), id="writes"),
+    ],
+)
+def test_what_computes_positions_is_no_loop_with_what_uses_them(read: Callable[..., torch.Tensor]):
+    i = torch.tensor([[0, 1, 0], [1, 0, 1]])
+    compiled: Any = daceml.compile(Function(read), backward=False)
+    torch.testing.assert_close(compiled(i), read(i))
+    labels = [step.kind for step in compiled.session.latest.program.manifest.steps]
+    assert "check" in labels[:-1], "they are compared with the extent in between"
+    with pytest.raises(PositionError):
+        compiled(torch.full_like(i, 10**9))
 
 
 def test_positions_in_several_dimensions_are_checked_each():
