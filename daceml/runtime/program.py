@@ -35,7 +35,8 @@ CPU = torch.device("cpu")
 
 
 _WORTH_RELEASING_BYTES = 1 << 20
-"""Of inputs that nobody else reads; to release fewer within a call takes longer than it saves."""
+"""Inputs that nobody else reads are released during a call if they are larger than this in all. For smaller
+ones that takes longer than it saves."""
 
 _FIX_TENSOR = "mend the tensor that is named: shape, type and layout must be those of the compilation"
 _MISFIT = (ExecutionError, _FIX_TENSOR)

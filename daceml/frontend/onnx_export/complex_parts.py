@@ -86,7 +86,7 @@ class _Pairs:
     known: dict[Node, Pair] = field(default_factory=dict["Node", Pair])
 
     def rewrite(self, node: Node) -> None:
-        """Put pairs, or real numbers, in the place of what a node gives."""
+        """Replace the value of a node by a pair, or by real numbers where it is real."""
         rule = _rule(node)
         assert rule is not None, "only nodes with a rule are chosen"
         outside = [operand for operand in _complex_operands(node) if operand not in self.known]

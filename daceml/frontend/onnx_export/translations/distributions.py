@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from daceml.frontend.onnx_export.translations import UnsupportedError, UntranslatableError, translates
+from daceml.frontend.onnx_export.translations.activation import leaky_relu
 from daceml.frontend.onnx_export.translations.emit import (
     FLOATS,
     Value,
@@ -191,7 +192,7 @@ def rrelu(
 ) -> Value:
     """x above zero; below, x times a number from [lower, upper], its own in training, their middle else."""
     if not training:
-        return op.LeakyRelu(self, alpha=(lower + upper) / 2)
+        return leaky_relu(self, (lower + upper) / 2)
     slopes = _uniform_like(self, float(lower), float(upper))
     positive = typed(op.Greater(self, 0.0), self, dtype=ir.DataType.BOOL)
     return op.Where(positive, self, typed(op.Mul(self, slopes), self))

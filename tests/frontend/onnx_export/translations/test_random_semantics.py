@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
+from tests.support.eager_twin import unlike_eager
 from tests.support.exported_models import (
     Lambda,
     agrees,
@@ -294,6 +295,11 @@ def test_gumbel_softmax_chooses_by_probability():
 
 def test_rrelu_outside_of_training_is_a_leaky_relu():
     assert operators(agrees(nn.RReLU().eval(), tensor(3, 4))) == {"LeakyRelu": 1}
+
+
+def test_rrelu_outside_of_training_has_a_slope_of_its_type():
+    x = torch.tensor([-3.0, 2.0], dtype=torch.float64)  # the slope of ONNX's operator is float32
+    assert unlike_eager(nn.RReLU().eval(), x, gradients=True) == []
 
 
 def test_random_numbers_in_bfloat16():
