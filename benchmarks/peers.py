@@ -78,6 +78,7 @@ def prepare(
     *,
     train_mode: bool = False,
     recipe: Recipe | None = None,
+    cuts: bool = False,
 ) -> Prepared:
     """A network with a way to run it.
 
@@ -88,6 +89,7 @@ def prepare(
         way: of `WAYS`.
         train_mode: run inference in train mode, for blocks that are something else in eval mode.
         recipe: daceml's passes in the place of the standard ones.
+        cuts: whether daceml may run parts of the network eagerly, as it does for its users.
     """
     torch.manual_seed(0)
     spec = find()
@@ -100,7 +102,7 @@ def prepare(
     if way == "eager_channels_last":
         module = module.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         inputs = pytree.tree_map_only(torch.Tensor, _channels_last, inputs)
-    run = compiled_by(way, module, training=mode == "training", recipe=recipe)
+    run = compiled_by(way, module, training=mode == "training", recipe=recipe, cuts=cuts)
     if mode == "training":
         inputs = pytree.tree_map_only(torch.Tensor, _requiring, inputs)
         step = training_step(run, module, inputs, spec.casting)
@@ -110,7 +112,7 @@ def prepare(
 
 
 def compiled_by(
-    way: str, module: nn.Module, *, training: bool, recipe: Recipe | None = None
+    way: str, module: nn.Module, *, training: bool, recipe: Recipe | None = None, cuts: bool = False
 ) -> Callable[..., Any]:
     """The module as a way of `WAYS` runs it; eager ways run it as it is."""
     if way == "inductor":
@@ -121,7 +123,8 @@ def compiled_by(
         import daceml
 
         frozen = way == "daceml_frozen"
-        return daceml.compile(module, backward=training, recipe=recipe, freeze=frozen)
+        fullgraph = False if cuts else None
+        return daceml.compile(module, backward=training, recipe=recipe, freeze=frozen, fullgraph=fullgraph)
     return module
 
 

@@ -52,11 +52,11 @@ class Comparison:
         return replace(self, ours=FROZEN) if FROZEN in self.measurement.names else None
 
     def line(self) -> str:
+        if len(self.measurement.names) < 2:
+            return f"{self.case:<34} not measured: {self.measurement.missing}"
         times = ", ".join(
             f"{name} {self.measurement.duration_us(name).value / 1e3:.1f}" for name in self.measurement.names
         )
-        if len(self.measurement.names) < 2:
-            return f"{self.case:<34} not measured: {self.measurement.missing}"
         quiet = "" if self.measurement.measured else " (not measured: too few quiet rounds)"
         return f"{self.case:<34} {self.speedup} times {self.best_peer}{quiet}; ms: {times}"
 

@@ -13,7 +13,7 @@ from benchmarks import interleave
 from benchmarks.bars import Bar
 from benchmarks.interleave import Step, Variant
 from benchmarks.models.spec import ModelSpec
-from benchmarks.peers import Mode, build_step, ways_of
+from benchmarks.peers import Mode, prepare, ways_of
 from benchmarks.rounds import Measurement
 from benchmarks.speed import OURS, Comparison, mean_bar, slower_bar
 from benchmarks.strangers.stranger import called
@@ -140,4 +140,4 @@ def _eager_bar(mode: Mode, timed: Sequence[Comparison]) -> Bar:
 
 
 def _step(name: str, mode: Mode, way: str) -> Step:
-    return build_step(partial(spec_of, name), mode, way)
+    return prepare(partial(spec_of, name), mode, way, cuts=True).step

@@ -96,6 +96,7 @@ class Session:
         symbolic = self.options["dynamic"] or self.options["dynamic_shapes"] is not None
         self._known = KnownVariants(eager, symbolic=symbolic)
         self._overflow: dict[CallKey, EagerVariant] = {}  # for what is new where programs are many
+        self._filled: set[CallKey] = set()  # the last call ran eagerly, to fill a cache of the module's
         self._lock = threading.RLock()
         self._latest: Variant | None = None
         self._repeated: RepeatedCall | None = None
@@ -285,6 +286,7 @@ class Session:
         with self._lock:
             self._known.clear()
             self._overflow.clear()
+            self._filled.clear()
             self._latest = None
             self._repeated = None
             self._partial = None
@@ -377,9 +379,14 @@ class Session:
             with shown_while_compiling(name):
                 variant = self._compiled(key, arguments)
         except Exception as error:
+            if isinstance(error, RunsEagerlyError) and error.fills and key not in self._filled:
+                log.info("%s runs eagerly once, and is compiled at the next call: %s", name, error)
+                self._filled.add(key)
+                return EagerVariant(None, cut_of(error))
             variant = self._eager_variant(error)
         else:
             self._latest = variant
+            self._filled.discard(key)
             if why := variant.loses:
                 level = logging.INFO if self.before_eager else logging.WARNING
                 log.log(level, "%s runs eagerly: %s (DACEML_MEASURE=0 runs the program)", name, why)

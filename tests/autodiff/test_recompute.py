@@ -284,3 +284,29 @@ def test_a_buffer_that_is_not_row_major_is_kept_for_the_backward_pass():
     (expected,) = torch.autograd.grad(module(x).sum(), x)
     (gradient,) = torch.autograd.grad(daceml.compile(module, fullgraph=True)(x).sum(), x)
     torch.testing.assert_close(gradient, expected)
+
+
+class Recurrence(nn.Module):
+    """A decaying maximum, as RWKV has it: every step reads the one before four times."""
+
+    def forward(self, x: torch.Tensor, decay: torch.Tensor) -> torch.Tensor:
+        a, p, found = torch.zeros_like(x[0]), torch.full_like(x[0], -9.0), []
+        for step in x:
+            q = torch.maximum(p + decay, step)
+            a = torch.exp(p + decay - q) * a + torch.exp(step - q) * step
+            p = q
+            found.append(a * p)
+        return torch.stack(found)
+
+
+def test_copies_of_a_recurrence_grow_with_its_length() -> None:
+    compare(Recurrence(), torch.randn(4, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64))
+    nodes: list[int] = []
+    for length in (8, 16):
+        exported = torch.export.export(Recurrence(), (torch.randn(length, 3), torch.randn(3)))
+        network = import_model(to_onnx(exported), name="network")
+        add_gradients(network, network.outputs, network.inputs)
+        decisions = plan_recomputation(network, "cheap")
+        assert any(not decision.stored for decision in decisions)
+        nodes.append(network.state.number_of_nodes())
+    assert nodes[1] < 2.5 * nodes[0]

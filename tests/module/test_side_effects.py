@@ -243,3 +243,61 @@ def test_layers_that_cache_their_weights_are_compiled():
 
     eager = Last()
     close(compiled_of(eager)(torch.ones(3, 2, 4)), eager(torch.ones(3, 2, 4)))
+
+
+class CachedBias(nn.Module):
+    """Attention biases of timm's models: looked up once in evaluation, and again after training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(4, 9))
+        self.register_buffer("places", torch.arange(16) % 9)
+        self.cache: dict[str, torch.Tensor] = {}
+
+    def train(self, mode: bool = True):
+        super().train(mode)
+        if mode:
+            self.cache = {}
+        return self
+
+    def forward(self, x):
+        if self.training:
+            return x @ self.table[:, self.places]
+        if str(x.device) not in self.cache:
+            self.cache[str(x.device)] = self.table[:, self.places]
+        return x @ self.cache[str(x.device)]
+
+
+def test_a_cache_is_filled_by_an_eager_call_and_then_read_by_a_program(caplog: pytest.LogCaptureFixture):
+    eager, x = CachedBias().eval(), torch.randn(3, 4)
+    compiled = compiled_of(eager)
+    with caplog.at_level(logging.INFO, logger="daceml"):
+        for _ in range(3):  # epochs, after each of which the weights are others
+            for _ in range(3):
+                close(compiled(x), x @ eager.table[:, eager.places])
+            assert list(eager.cache) == ["cpu"]
+            compiled.train()
+            close(compiled(x), x @ eager.table[:, eager.places])
+            eager.table += 1
+            compiled.eval()
+    assert compiled.session.variants
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("runs eagerly once" in text for text in said) == 3
+    assert not any("is not one program" in text for text in said)
+
+
+def test_a_dict_that_grows_at_every_call_stays_eager():
+    class History(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.calls = nn.Linear(4, 4), dict[int, int]()
+
+        def forward(self, x):
+            self.calls[len(self.calls)] = 1
+            return self.linear(x)
+
+    eager, x = History(), torch.randn(2, 4)
+    compiled = compiled_of(eager)
+    for call in range(4):
+        close(compiled(x), eager.linear(x))
+        assert len(eager.calls) == call + 1

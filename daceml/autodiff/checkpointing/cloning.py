@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,11 +19,16 @@ from daceml.sdfg.builder import Builder
 from daceml.sdfg.scopes import scope_nodes
 
 
+_MOST_PRIVATE = 4
+"""Copies of a step in one stage that one reader has to itself each. In a recurrence every step reads the one
+before more than once, so copies of copies would grow exponentially; readers beyond these share one copy."""
+
+
 def recompute_in_backward(choices: Choices, choice: Storage) -> None:
     """Let the backward half read copies of what steps of the forward half write. Mutates the network.
 
     An elementwise step is copied for each reader that fusion can join it with, as fusion takes in what has
-    one reader; for all others there is one copy in each stage.
+    one reader, up to `_MOST_PRIVATE` times; for all others there is one copy in each stage.
     """
     _Cloning(choices, choice).run()
 
@@ -36,13 +42,17 @@ class _Cloning:
         self.views: dict[tuple[str, str], str] = {}
         self.access: dict[str, nodes.AccessNode] = {}
         self.copies: dict[str, str] = {}
+        self.private: Counter[tuple[nodes.Node, int]] = Counter()
+        self.waiting: list[tuple[nodes.Node, nodes.Node, int]] = []
 
     def run(self) -> None:
         for reader in (*self.choices.behind, *self.choice.again):
             for array in self.facts.read_by(reader):
                 self.facts.fusing_readers(array, [reader])  # as long as nothing has changed
         for reader in self.choices.behind:
-            self._serve(reader, reader, self.choices.stages[reader])
+            self.waiting.append((reader, reader, self.choices.stages[reader]))
+            while self.waiting:
+                self._serve(*self.waiting.pop())
         dangling = [n for n in self.state.data_nodes() if self.state.degree(n) == 0]
         self.state.remove_nodes_from(dangling)
 
@@ -61,8 +71,14 @@ class _Cloning:
             if not runs:
                 continue
             fusing = self.facts.step(producer).elementwise and self.facts.fusing_readers(array, [original])
-            made = self._clone(producer, runs[-1]) if fusing else self._shared(producer, runs[-1])
+            made = self._private(producer, runs[-1]) if fusing else self._shared(producer, runs[-1])
             self._point(reader, array, made[array])
+
+    def _private(self, producer: nodes.Node, stage: int) -> dict[str, str]:
+        self.private[producer, stage] += 1
+        if self.private[producer, stage] > _MOST_PRIVATE:
+            return self._shared(producer, stage)
+        return self._clone(producer, stage)
 
     def _shared(self, producer: nodes.Node, stage: int) -> dict[str, str]:
         if (producer, stage) not in self.shared:
@@ -70,7 +86,7 @@ class _Cloning:
         return self.shared[producer, stage]
 
     def _clone(self, step: nodes.Node, stage: int) -> dict[str, str]:
-        """A copy of a step; what it writes -> what the copy writes."""
+        """A copy of a step, which waits for what it reads; what the step writes -> what the copy writes."""
         state, written = self.state, self.facts.step(step).writes
         copied = {array: self._copy(array) for array in self.choices.copied(self.facts.step(step))}
         inside = scope_nodes(state, step) if isinstance(step, nodes.MapEntry) else [step]
@@ -92,9 +108,8 @@ class _Cloning:
                     source = self._node(copied[edge.data.data])
                 memlet = _renamed(edge.data, {**names, **copied})
                 state.add_edge(source, edge.src_conn, target, edge.dst_conn, memlet)
-        made = {array: names[array] for array in written}
-        self._serve(copies[step], step, stage)
-        return made
+        self.waiting.append((copies[step], step, stage))
+        return {array: names[array] for array in written}
 
     def _copy(self, array: str) -> str:
         """What the forward pass keeps of an array of the caller's."""

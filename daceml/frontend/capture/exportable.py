@@ -51,6 +51,8 @@ class RunsEagerlyError(Exception):
         lasting: whether that is the forward's nature, which another state of the module does not change.
         untraceable: whether Dynamo would record it wrongly as well.
         forget: see `PythonEffectError`.
+        fills: whether forward has only added what it lacked to a dict or an object that the module holds, as
+            a cache does at its first call.
     """
 
     def __init__(
@@ -60,9 +62,10 @@ class RunsEagerlyError(Exception):
         lasting: bool = True,
         untraceable: bool = False,
         forget: Callable[[], None] | None = None,
+        fills: bool = False,
     ) -> None:
         super().__init__(message)
-        self.lasting, self.untraceable, self.forget = lasting, untraceable, forget
+        self.lasting, self.untraceable, self.forget, self.fills = lasting, untraceable, forget, fills
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,6 +241,7 @@ def _watched_attributes(view: ExportView, module: nn.Module) -> Generator[None]:
     reached = dict(module.__dict__)
     contents = [(path, *_content(value)) for path, value in held_values(module) if _changeable(value)]
     changed: list[str] = []
+    fills = True
     try:
         with ValueReads(view.reads):
             yield
@@ -245,14 +249,16 @@ def _watched_attributes(view: ExportView, module: nn.Module) -> Generator[None]:
         if not _unchanged(module.__dict__, reached):
             now = module.__dict__
             changed.append(next(n for n in {**reached, **now} if reached.get(n) is not now.get(n)))
+            fills = fills and _fills(module.__dict__, reached)
             _restore(module.__dict__, reached)
         for path, container, content in contents:
             if not _unchanged(container, content):
+                fills = fills and _fills(container, content)
                 _restore(container, content)
                 changed.append(path)
     if changed:
         lasting = next(traced_hooks(module), None) is None
-        raise RunsEagerlyError(f"forward changes {changed[0]!r} in place", lasting=lasting)
+        raise RunsEagerlyError(f"forward changes {changed[0]!r} in place", lasting=lasting, fills=fills)
     view.assigned = [
         Assignment(
             child, name, attributes.get(name), any(isinstance(v, torch.Tensor) for v in tree_leaves(value))
@@ -294,6 +300,14 @@ def _unchanged(container: Any, content: Any) -> bool:
     if isinstance(container, list):
         return len(container) == len(content) and all(map(same_part, container, content))  # pyright: ignore[reportUnknownArgumentType]
     return container == content
+
+
+def _fills(container: Any, content: Any) -> bool:
+    """Whether parts were only added, or stand where None did."""
+    if not isinstance(container, dict):
+        return False
+    entries: dict[Any, Any] = container
+    return all(key in entries and (v is None or same_part(entries[key], v)) for key, v in content.items())
 
 
 def _restore(container: Any, content: Any) -> None:
