@@ -18,7 +18,6 @@ from daceml.sdfg.access import add_access
 from daceml.sdfg.builder import Builder
 from daceml.sdfg.scopes import scope_nodes
 
-
 _MOST_PRIVATE = 4
 """Copies of a step in one stage that one reader has to itself each. In a recurrence every step reads the one
 before more than once, so copies of copies would grow exponentially; readers beyond these share one copy."""
