@@ -147,6 +147,13 @@ def test_gradients_are_those_of_torch(kinds: tuple[Kind, ...]):
     assert ("aten:embedding_backward" in chosen) == (kinds == KINDS)
 
 
+def test_short_rows_are_added_up_by_a_loop_and_large_tables_by_torch():
+    _, few = agree({"long rows": embedding(300, 65, 3, 4)}, backward=KINDS)
+    _, many = agree({"short rows": embedding(9, 4, 50, 7)}, backward=KINDS)
+    assert "aten:embedding_backward" in few
+    assert "aten:embedding_backward" not in many
+
+
 def parts(x: torch.Tensor) -> torch.Tensor:
     first, second, third = x.exp().unbind(1)
     return first * 2 + second * third
