@@ -15,3 +15,13 @@ def add_access(state: SDFGState, array: str) -> nodes.AccessNode:
     node = nodes.AccessNode(array)
     state.add_node(node)
     return node
+
+
+def outer_accesses(state: SDFGState) -> dict[str, nodes.AccessNode]:
+    """Array -> an access node of it outside every map; a scatter has one of its target inside, too."""
+    every = list(state.data_nodes())
+    found = {node.data: node for node in every}
+    if len(found) == len(every):
+        return found
+    scopes = state.scope_dict()
+    return {node.data: node for node in every if scopes[node] is None}

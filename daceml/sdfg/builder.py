@@ -21,7 +21,7 @@ from dace.memlet import Memlet
 from dace.sdfg import nodes
 from dace.subsets import Range
 
-from daceml.sdfg.access import add_access
+from daceml.sdfg.access import add_access, outer_accesses
 from daceml.sdfg.scalar import FLOATS, DType, Index, Reduction, Scalar, cast, identity, read
 from daceml.sdfg.tasklet_code import RESULT, Access, TaskletCode, find_reductions, print_tasklet
 
@@ -77,7 +77,7 @@ class Builder:
         self, sdfg: dace.SDFG, state: dace.SDFGState, access: dict[str, nodes.AccessNode] | None = None
     ) -> None:
         self.sdfg, self.state = sdfg, state
-        self.access = {n.data: n for n in state.data_nodes()} if access is None else access
+        self.access = outer_accesses(state) if access is None else access
 
     def emit(self, computation: Computation) -> nodes.MapEntry | None:
         """Adds the scope of a computation; None where its box is empty, which needs no scope."""

@@ -47,7 +47,7 @@ def write_out_reductions(network: Network) -> int:
             refused.append(Refusal(subject=statements[0].target, reason=found))
             continue
         remove_scope(state, entry)
-        builder = Builder(sdfg, state, {n.data: n for n in state.data_nodes() if state.entry_node(n) is None})
+        builder = Builder(sdfg, state)
         builder.emit(found)
         written += 1
     network.passes.append(

@@ -211,3 +211,28 @@ def test_what_a_step_would_pass_over_is_refused():
     step = daceml.compile_step(layers, functional.mse_loss, torch.optim.SGD(layers.parameters(), lr=0.1))
     with raises(ConfigurationError, "'model.0.weight'", "'model.1.weight'", "memory"):
         step(x, x)
+
+
+class Lookups(nn.Module):
+    """Parameters whose gradients are scatters: a loop that reads its target while it writes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.columns = nn.Embedding(7, 3), nn.Parameter(torch.randn(5, 3))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.table(rows) * torch.gather(self.columns, 0, (rows % 5)[:, None].expand(-1, 3))
+
+
+def test_parameters_whose_gradients_are_scatters_are_updated():
+    theirs, rows = Lookups().double(), torch.arange(11) % 7
+    ours, target = copy.deepcopy(theirs), torch.randn(11, 3, dtype=torch.float64)
+    optimizers = [torch.optim.Adam(module.parameters(), lr=0.1) for module in (theirs, ours)]
+    step = daceml.compile_step(ours, functional.mse_loss, optimizers[1])
+    for _ in range(3):
+        optimizers[0].zero_grad()
+        functional.mse_loss(theirs(rows), target).backward()
+        optimizers[0].step()
+        step(rows, target)
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-10)
