@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import onnx
     from torch.export import ExportedProgram
 
+    from daceml.compiler.guards import CallKey
     from daceml.frontend.capture.sizes.dynamic_shapes import SizeGuard
     from daceml.frontend.capture.values_read import ValueRead
     from daceml.module.results import ResultTemplate
@@ -256,11 +257,13 @@ class EagerVariant:
         watch: the state of the module in which it could not; None for any state.
         cut: why it is not one program; None where a tracer follows it.
         partial: runs parts of it as programs; None where all of it runs eagerly.
+        fills: key of a call that fills a cache of the module's, eagerly and as a whole; None for others.
     """
 
     watch: ModuleWatch | None
     cut: Cut | None = None
     partial: Partial | None = None
+    fills: CallKey | None = None
 
     def same_gradients(self) -> bool:
         """It is right whatever requires a gradient."""

@@ -96,7 +96,7 @@ class Session:
         symbolic = self.options["dynamic"] or self.options["dynamic_shapes"] is not None
         self._known = KnownVariants(eager, symbolic=symbolic)
         self._overflow: dict[CallKey, EagerVariant] = {}  # for what is new where programs are many
-        self._filled: set[CallKey] = set()  # the last call ran eagerly, to fill a cache of the module's
+        self._filled: set[CallKey] = set()  # calls that ran eagerly, last, to fill a cache of the module's
         self._lock = threading.RLock()
         self._latest: Variant | None = None
         self._repeated: RepeatedCall | None = None
@@ -117,6 +117,9 @@ class Session:
             self.refuse_unaveraged("its log says why it runs eagerly (DACEML_LOG=warning)")
             if variant is None:
                 return forward_of(self.eager)(*args, **kwargs)
+            if variant.fills is not None:
+                self._filled.add(variant.fills)
+                return self._run_in_pieces(None, args, kwargs)
             try:
                 return self._run_in_pieces(variant.partial, args, kwargs)
             finally:
@@ -381,8 +384,7 @@ class Session:
         except Exception as error:
             if isinstance(error, RunsEagerlyError) and error.fills and key not in self._filled:
                 log.info("%s runs eagerly once, and is compiled at the next call: %s", name, error)
-                self._filled.add(key)
-                return EagerVariant(None, cut_of(error))
+                return EagerVariant(None, cut_of(error), self._cut_at(error), fills=key)
             variant = self._eager_variant(error)
         else:
             self._latest = variant

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import daceml
 from daceml.errors import CallError
 from daceml.module.module import compile_module
 from tests.support.golden import golden, raises
@@ -284,6 +285,16 @@ def test_a_cache_is_filled_by_an_eager_call_and_then_read_by_a_program(caplog: p
     said = [record.getMessage() for record in caplog.records]
     assert sum("runs eagerly once" in text for text in said) == 3
     assert not any("is not one program" in text for text in said)
+
+
+def test_a_model_that_has_still_to_fill_its_cache_is_explained():
+    eager, x = CachedBias().eval(), torch.randn(3, 4)
+    compiled = daceml.compile(eager, backward=False, fullgraph=False)
+    assert "1 program" in str(daceml.explain(compiled, x))
+    eager.cache.clear()
+    for _ in range(2):
+        close(compiled(x), x @ eager.table[:, eager.places])
+    assert compiled.session.variants
 
 
 def test_a_dict_that_grows_at_every_call_stays_eager():
