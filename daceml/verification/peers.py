@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from daceml.errors import CallError, ConfigurationError
+from daceml.frontend.capture.module_attributes import held_values
 from daceml.module.module import DaceModule, compile_module, eager_module
 from daceml.module.onnx_model import ONNXModel
 from daceml.verification.accuracy import Accuracy, compare
@@ -198,13 +199,22 @@ def _depth(compiled: DaceModule, call: Call, *, gradients: bool) -> int:
 def _in_float64(module: nn.Module, call: Call, run: Callable[[nn.Module, Call], Tensors]) -> Tensors:
     try:
         with default_type(torch.float64):
-            return run(copy.deepcopy(module).double(), call)
+            return run(_widened(copy.deepcopy(module)), call)
     except (RuntimeError, TypeError) as error:
         raise CallError(
             f"{type(module).__name__} cannot run in float64, which it would be compared with",
             why=str(error).splitlines()[0],
             fix="create tensors inside forward in the type of an input, for example torch.zeros_like(x)",
         ) from error
+
+
+def _widened(module: nn.Module) -> nn.Module:
+    """The module in float64, with the tensors that it holds besides parameters and buffers. Mutates it."""
+    module.double()
+    for _, value in held_values(module):
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            value.data = value.data.double()
+    return module
 
 
 def _run(module: nn.Module, call: Call) -> Tensors:

@@ -297,6 +297,16 @@ def test_a_model_that_has_still_to_fill_its_cache_is_explained():
     assert compiled.session.variants
 
 
+def test_what_needs_one_program_asks_for_a_first_call_where_a_cache_is_empty():
+    eager, x = CachedBias().eval(), torch.randn(3, 4)
+    compiled = daceml.compile(eager, backward=False)
+    with pytest.raises(CallError) as refusal:
+        daceml.verify(compiled, x)
+    assert refusal.value.code == "DML203" and "call the module once" in refusal.value.fix
+    compiled(x)
+    assert daceml.verify(compiled, x).passed
+
+
 def test_a_dict_that_grows_at_every_call_stays_eager():
     class History(nn.Module):
         def __init__(self) -> None:

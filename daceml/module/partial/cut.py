@@ -71,7 +71,11 @@ def is_refusal(error: Exception) -> bool:
 def cut_of(error: Exception) -> Cut:
     """The cut that an error of a compilation leads to."""
     if isinstance(error, RunsEagerlyError):
-        advice = "keep such state in buffers, and side effects outside forward"
+        advice = (
+            "call the module once before: it fills a cache, and is one program at the next call"
+            if error.fills
+            else "keep such state in buffers, and side effects outside forward"
+        )
         return Cut(what=str(error), fix=advice, untraceable=error.untraceable)
     if isinstance(error, (CallError, *_REFUSALS)):
         return Cut(what=error.what, where=error.where, why=error.why, fix=error.fix)
