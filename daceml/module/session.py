@@ -414,8 +414,17 @@ class Session:
             except Exception as error:
                 if not is_refusal(error) or (changing is None and isinstance(error, RunsEagerlyError)):
                     raise
-                log.info("compiling %s for these sizes alone: %s", self.name, cut_of(error))
-                return make(self.request.with_fixed_sizes())
+                refusal = error
+            fixed = self.request.with_fixed_sizes()
+            if self.options["dynamic"] and not isinstance(refusal, RunsEagerlyError):
+                first = tuple(frozenset({0} if tensor.ndim else ()) for tensor in arguments.tensors)
+                try:
+                    return make(fixed, changing=first)
+                except Exception as error:
+                    if not is_refusal(error):
+                        raise
+            log.info("compiling %s for these sizes alone: %s", self.name, cut_of(refusal))
+            return make(fixed)
 
     def _eager_variant(self, error: Exception) -> EagerVariant:
         """What runs where a module is not one program.

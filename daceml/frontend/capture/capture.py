@@ -31,6 +31,7 @@ from daceml.frontend.capture.sizes.dynamic_shapes import (
     conditions_fix,
     example,
     few_conditions,
+    kept_marks,
     size_guard,
     tensor_specs,
 )
@@ -198,7 +199,8 @@ def _capture(
     view_of_call = exportable(module, arguments, reads, autocast, around, output=output)
     with traceable(module), unchanged_tensors(module), view_of_call as view:
         try:
-            with quiet(), _without_dumps(), few_conditions() if dynamic else nullcontext():
+            conditions = few_conditions() if dynamic else nullcontext()
+            with quiet(), _without_dumps(), kept_marks(tensors), conditions:
                 program = torch.export.export(view.module, tuple(tensors), dynamic_shapes=specs, strict=False)
         except (RunsEagerlyError, ConfigurationError, ExportError):
             raise

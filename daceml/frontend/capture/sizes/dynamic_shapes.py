@@ -9,8 +9,9 @@ variant of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -224,6 +225,33 @@ def few_conditions() -> AbstractContextManager[Any]:
     from torch.fx.experimental import _config
 
     return _config.patch(symbol_guard_limit_before_specialize=_MOST_CONDITIONS)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@contextmanager
+def kept_marks(tensors: Sequence[torch.Tensor]) -> Generator[None]:
+    """Leave marks of symbolic sizes as they were after the block.
+
+    torch.export takes away the caller's, and leaves its own if it fails: sizes of the next trace would be
+    symbolic.
+    """
+    before = [_marks(tensor) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, marks in zip(tensors, before, strict=True):
+            for name in _marks(tensor):
+                delattr(tensor, name)
+            for name, value in marks.items():
+                setattr(tensor, name, value)
+
+
+def _marks(tensor: torch.Tensor) -> dict[str, Any]:
+    """Attributes that torch's mark_dynamic and its kin set."""
+    return {
+        name: copy(value)
+        for name, value in tensor.__dict__.items()
+        if name.startswith("_dynamo_") or name == "_has_dynamo_dim_marking"
+    }
 
 
 def conditions_fix(program: ExportedProgram) -> bool:

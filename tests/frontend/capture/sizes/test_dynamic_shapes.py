@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable
+from copy import copy
 
 import pytest
 import torch
@@ -260,6 +261,37 @@ def test_sizes_that_no_program_can_have_as_symbols_are_fixed():
         x = torch.arange(4.0 * length).view(length, 4)
         assert torch.equal(compiled(x), overlapping(x))
     assert [variant.sizes for variant in compiled.session.variants] == [None, None]
+
+
+class Positions(nn.Module):
+    """Tables of positions along two axes and along one: torch cannot solve what they ask of a size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map, self.tokens = nn.Parameter(torch.randn(1, 4, 8, 8)), nn.Parameter(torch.randn(1, 1, 4))
+        self.halves = nn.Conv2d(3, 4, 7, stride=2, padding=3)
+
+    def forward(self, x):
+        places = nn.functional.max_pool2d(self.halves(x), 4) + self.map
+        return nn.functional.max_pool2d(nn.functional.max_pool2d(places, 2), 2).flatten(2) + self.tokens
+
+
+def test_the_batch_stays_open_where_torch_cannot_trace_every_size_as_a_symbol():
+    eager = Positions()
+    compiled = compile_module(eager, backward=False, dynamic=True, fullgraph=True)
+    for batch in (2, 3, 1, 5):
+        agree(compiled, eager, torch.randn(batch, 3, 64, 64))
+    assert len(compiled.session.variants) == 1
+
+
+def test_marks_of_symbolic_sizes_are_the_callers():
+    x = torch.randn(2, 3, 64, 64)
+    compile_module(Positions(), backward=False, dynamic=True)(x)
+    assert not any("dynamo" in name for name in vars(x))
+    torch._dynamo.mark_dynamic(x, 0)
+    marks = {name: copy(value) for name, value in vars(x).items()}
+    compile_module(Positions(), backward=False, dynamic=True)(x)
+    assert vars(x) == marks
 
 
 class Windows(nn.Module):
