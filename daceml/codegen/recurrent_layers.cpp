@@ -1,4 +1,9 @@
 // Recurrent operators: matrix products by torch, gates in loops of one pass; states as `saving.py` describes them.
+#include <omp.h>
+
+#include <utility>
+#include <vector>
+
 #include <daceml/aten_recurrent.h>
 #include <daceml/vector_math.h>
 
@@ -25,6 +30,7 @@ class Matrix {
                                                  sizeof(T) == 4 ? aoti_torch_dtype_float32() : aoti_torch_dtype_float64(),
                                                  aoti_torch_device_type_cpu(), 0, &handle_);
   }
+  Matrix(Matrix&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), failed_(other.failed_) {}
   ~Matrix() {
     if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);
   }
@@ -116,6 +122,46 @@ void add_bias(T* to, int64_t to_stride, const T* from, int64_t from_stride, cons
   }
 }
 
+// Products of states, which have few rows, with one matrix of weights, [inner, columns] or transposed: MKL leaves such a
+// product to one thread, so threads take columns of the result apart.
+template <typename T>
+class StateProduct {
+ public:
+  StateProduct(const T* weights, int64_t rows, int64_t columns, int64_t inner, bool transposed)
+      : rows_(rows), columns_(columns), parts_(rows * columns * inner < least_products ? 1 : omp_get_max_threads()) {
+    for (int64_t p = 0; p < parts_; ++p) {
+      const int64_t first = start(p), count = start(p + 1) - first;
+      if (transposed) {
+        weights_.emplace_back(weights + first * inner, count, inner, inner, true);
+      } else {
+        weights_.emplace_back(weights + first, inner, count, columns);
+      }
+    }
+  }
+
+  // to += state weights; `begin(first, count)` sets columns of `to` first
+  template <typename Begin>
+  int32_t add_to(T* to, int64_t to_stride, const Matrix& state, Begin&& begin) const {
+    int32_t failed = 0;
+    const auto part = [&](int64_t p) {
+      const int64_t first = start(p), count = start(p + 1) - first;
+      begin(first, count);
+      return Matrix(to + first, rows_, count, to_stride).product(state, weights_[p], 1);
+    };
+    if (parts_ == 1) return part(0);  // MKL would start new threads within a region of one thread
+#pragma omp parallel for reduction(| : failed)
+    for (int64_t p = 0; p < parts_; ++p) failed |= part(p);
+    return failed;
+  }
+
+ private:
+  static constexpr int64_t least_products = 1 << 20;
+  int64_t start(int64_t part) const { return columns_ * part / parts_; }
+
+  int64_t rows_, columns_, parts_;
+  std::vector<Matrix> weights_;
+};
+
 // The input's share of so many rows is computed at a time: enough for a product of full speed, and few enough to stay in
 // a cache until the steps read them.
 constexpr int64_t rows_at_once = 256;
@@ -139,7 +185,7 @@ int32_t run(const Sizes<T>& s, T* y, T* last_h, T* last_c, T* kept, const T* x, 
     for (int64_t u = 0; u < G && bd != nullptr; ++u) biases[u] = u < both ? bd[u] + bd[G + u] : bd[u];
     const T* const bias = bd == nullptr ? nullptr : static_cast<T*>(biases);
     const Matrix weights_x(w + d * G * I, G, I, I, true);
-    const Matrix weights(rd, both, H, H, true), weights_n(rd + (G - H) * H, H, H, H, true);
+    const StateProduct<T> weights(rd, B, both, H, true), weights_n(rd + (G - H) * H, B, G - both, H, true);
     int64_t first_place = 0;  // of the steps whose share `given` holds
     for (int64_t step = 0; step < s.steps; ++step) {
       const int64_t place = s.place(d, step);
@@ -156,13 +202,17 @@ int32_t run(const Sizes<T>& s, T* y, T* last_h, T* last_c, T* kept, const T* x, 
       const T* const g = given + (place - first_place) * B * G;
       T* const gates = now + (s.kind == lstm_cell ? 2 * H : H);
       const Matrix h(before, B, H, S);
-      add_bias(gates, S, g, G, bias, B, both);
-      if (Matrix(gates, B, both, S).product(h, weights, 1)) return 1;
+      const auto add_given = [&](int64_t first, int64_t count) {
+        add_bias(gates + first, S, g + first, G, bias == nullptr ? bias : bias + first, B, count);
+      };
+      if (weights.add_to(gates, S, h, add_given)) return 1;
       if (s.kind == gru_cell) {
-        copy_rows(now + 4 * H, S, bd == nullptr ? nullptr : bd + G + 2 * H, 0, B, H);
-        if (Matrix(now + 4 * H, B, H, S).product(h, weights_n, 1)) return 1;
+        const auto add_reset = [&](int64_t first, int64_t count) {
+          copy_rows(now + 4 * H + first, S, bd == nullptr ? nullptr : bd + G + 2 * H + first, 0, B, count);
+        };
+        if (weights_n.add_to(now + 4 * H, S, h, add_reset)) return 1;
       }
-#pragma omp parallel for if (B * H >= 8192)
+#pragma omp parallel for if (B * H >= 2048)
       for (int64_t n = 0; n < B; ++n) cell(s.kind, H, before + n * S, now + n * S, g + n * G);
       if (y != nullptr) copy_rows(y + (place * s.directions + d) * B * H, H, now, S, B, H);
     }
@@ -254,17 +304,17 @@ int32_t run_backward(const Sizes<T>& s, const Gradients<T>& to, const T* kept, c
     const T* const states = kept + d * s.states();
     copy_rows(&dh[0], H, dlast_h == nullptr ? nullptr : dlast_h + d * B * H, H, B, H);
     copy_rows(&dc[0], H, dlast_c == nullptr ? nullptr : dlast_c + d * B * H, H, B, H);
-    const Matrix weights(r + d * G * H, G, H, H), flowing(&dh[0], B, H, H);
+    const StateProduct<T> weights(r + d * G * H, B, H, G, false);
     for (int64_t step = s.steps - 1; step >= 0; --step) {
       const int64_t place = s.place(d, step);
       const T* const before = states + step * B * S;
       const T* const of_y = dy == nullptr ? nullptr : dy + (place * s.directions + d) * B * H;
-#pragma omp parallel for if (B * H >= 8192)
+#pragma omp parallel for if (B * H >= 2048)
       for (int64_t n = 0; n < B; ++n) {
         cell_backward(s.kind, H, before + n * S, before + (B + n) * S, of_y == nullptr ? of_y : of_y + n * H,
                       dh + n * H, dc + n * H, dx + (place * B + n) * G, dr + (place * B + n) * G);
       }
-      if (flowing.product(Matrix(dr + place * B * G, B, G, G), weights, 1)) return 1;
+      if (weights.add_to(&dh[0], H, Matrix(dr + place * B * G, B, G, G), [](int64_t, int64_t) {})) return 1;
       if (to.r != nullptr) copy_rows(earlier + place * B * H, H, before, S, B, H);
     }
     if (to.first_h != nullptr) copy_rows(to.first_h + d * B * H, H, static_cast<const T*>(dh), H, B, H);

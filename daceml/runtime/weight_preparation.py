@@ -85,6 +85,15 @@ def _pointwise(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     return padded.unflatten(0, (-1, _PANEL)).transpose(1, 2).contiguous()
 
 
+def _gates(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """Rows of an LSTM's weights or biases, from ONNX's order of gates (i, o, f, c) to torch's (i, f, c, o)."""
+    (weight,) = sources
+    assert weight is not None
+    ((gates,),) = record.numbers  # in all along the rows: four of a weight, eight of two biases
+    apart = weight.unflatten(1, (gates // 4, 4, -1))
+    return apart[:, :, [0, 2, 3, 1]].flatten(1, 3).contiguous()
+
+
 def _folded_weight(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     """A convolution's weight times the scale of a batch norm: W, B, scale, shift, mean, variance; epsilon."""
     weight, factors = sources[0], _factors(sources, record)
@@ -151,6 +160,7 @@ _FUNCTIONS: dict[str, Function] = {
     "product": _product,
     "depthwise": _depthwise,
     "pointwise": _pointwise,
+    "gates": _gates,
     "folded_weight": _folded_weight,
     "folded_bias": _folded_bias,
     "limit": _limit,

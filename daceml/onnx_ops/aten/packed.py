@@ -6,19 +6,21 @@ W and B are packed here, and their arrays stand for tensors without a pointer.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from daceml.onnx_ops.aten.convolution import convolution
 from daceml.onnx_ops.aten.views import view
 from daceml.onnx_ops.domain.convolution_activation import ACTIVATIONS, DOMAIN
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tracing.tensor import Output, Tensor
-from daceml.sdfg.external import AtenCall, PackedWeight
+from daceml.sdfg.external import AtenCall, FreshResult, PackedWeight
 from daceml.sdfg.sizes import Size, product
 
 CONVOLUTION = "packed_convolution"
 DEPTHWISE = "depthwise"
 POINTWISE = "pointwise"
 PRODUCT = "packed_product"
+LSTM = "fused_lstm"
 # Behind every other one: nodes never come to it by themselves.
 _LAST = 1000
 Ints = tuple[int, ...] | None
@@ -220,3 +222,44 @@ def packed_product(
         fresh=True,
         flops=2 * product(Y.shape) * A.shape[1],
     )
+
+
+@implements("LSTM", kind="aten", name=LSTM, rank=_LAST, when=_refusal, devices=("cpu",))
+def fused_lstm(
+    X: Tensor,
+    W: Tensor,
+    R: Tensor,
+    B: Tensor | None,
+    initial_h: Tensor | None,
+    initial_c: Tensor | None,
+    Y: Output | None,
+    Y_h: Output | None,
+    Y_c: Output | None,
+    *,
+    activations: Sequence[str] | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    input_forget: int = 0,
+    layout: int = 0,
+) -> AtenCall:
+    """`aten::mkldnn_rnn_layer`: products and gates of a step in one kernel."""
+    results, operands = (Y, Y_h, Y_c), (X, W, R, B, initial_h, initial_c)
+    written = [r.name for r in results if r is not None]
+    ways = 2 if direction == "bidirectional" else 1
+    return AtenCall(
+        function="fused_lstm",
+        arguments=(
+            *(None if r is None else FreshResult(array=r.name) if ways == 1 else view(r) for r in results),
+            *(None if t is None else view(t) for t in operands),
+            ways,
+            direction == "reverse",
+        ),
+        writes=written[0],
+        more=tuple(written[1:]),
+        flops=lstm_flops(X, R),
+    )
+
+
+def lstm_flops(X: Tensor, R: Tensor) -> Size:
+    """Floating-point operations of an LSTM's products."""
+    return 2 * product(X.shape[:2]) * product(R.shape[:2]) * (R.shape[2] + X.shape[2])

@@ -4,6 +4,7 @@ Conv(X, W)           ->  Conv(X, packed W)          oneDNN; otherwise it reorder
 depthwise Conv(X, W) ->  Conv(X, W as [kh, kw, C])  a loop of our own, for windows of at most 9 elements
 pointwise Conv(X, W) ->  Conv(X, W in panels)       one as well, for windows of one element
 Gemm(A, W, C)        ->  Gemm(A, packed W, C)       MKL; for a fixed number of rows
+LSTM(X, W, R, B)     ->  LSTM(X, W, R, B by gate)   oneDNN's fused layer, with gates in torch's order
 
 Packed weights are made when a program is bound to a module, and belong to the program: its weights do not
 change any more (freeze=True), or each call looks whether they have: `watched_weights.py`. What else that
@@ -20,7 +21,7 @@ import torch
 
 from daceml.config import config
 from daceml.onnx_ops.aten.convolution import convolution
-from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, POINTWISE, PRODUCT
+from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, LSTM, POINTWISE, PRODUCT, lstm_flops
 from daceml.onnx_ops.binding import Binding, bind
 from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.onnx_ops.tracing.tensor import Output, Tensor
@@ -30,7 +31,11 @@ from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import product, size, size_bytes
 from daceml.transformations.rewriting.refusals import refused_node
 
-_PLAIN = {"Conv": ("aten:convolution", "W"), "Gemm": ("aten:addmm", "B")}
+_PLAIN = {
+    "Conv": ("aten:convolution", ("W",)),
+    "Gemm": ("aten:addmm", ("B",)),
+    "LSTM": ("aten:products", ("W", "R", "B")),
+}
 # Packed against plain (benchmarks/crossover.py): 0.4 to 0.5 at 8 rows, 0.8 at 128, 0.9 at 512; 1.0 with one
 # row, which reads every element once.
 _FEWEST_ROWS = 2
@@ -50,8 +55,19 @@ _MOST_TAPS = 9
 # MobileNetV2 and ResNet-50, each alone, batch 2, vectors of 512 bits: 0.6 to 1.02 of its time on one thread,
 # 0.46 to 0.96 on two; of those, 0.9 to 1.0 from 100 million products on. Below 1 million products 0.1 to 0.3.
 # So there is no size at which oneDNN is preferred.
-_KERNELS = {"convolution": CONVOLUTION, "depthwise": DEPTHWISE, "pointwise": POINTWISE, "product": PRODUCT}
-_OWN = ("depthwise", "pointwise")
+# oneDNN's layer orders its weights at each call and calls no product for each step: 0.5 to 0.9 of the time of
+# products and gates apart from 2 million operations on (15 shapes, one and two threads), 1.1 to 1.5 below, and
+# with fewer rows than these, which use an element too few times.
+_FEWEST_LSTM_ROWS = 4
+_FEWEST_LSTM_OPERATIONS = 2_000_000
+_KERNELS = {
+    "convolution": CONVOLUTION,
+    "depthwise": DEPTHWISE,
+    "pointwise": POINTWISE,
+    "product": PRODUCT,
+    "gates": LSTM,
+}
+_TITLES = {"depthwise": "depthwise", "pointwise": "pointwise", "gates": "fused"}
 
 
 def pack_weights(network: Network, *, watched: bool = False) -> int:
@@ -68,13 +84,13 @@ def pack_weights(network: Network, *, watched: bool = False) -> int:
     for node in list(network.state.nodes()):
         if not isinstance(node, ONNXNode) or node.domain or node.op_type not in _PLAIN:
             continue
-        plain, connector = _PLAIN[node.op_type]
+        plain, connectors = _PLAIN[node.op_type]
         if node.implementation != plain:
             continue
-        made = _preparation(node, connector, network, watched)
-        if isinstance(made, Preparation) and left_bytes is not None:
-            amount = size_bytes(network.sdfg.arrays[made.sources[0]])
-            assert isinstance(amount, int), "weights have sizes"
+        made = _preparations(node, connectors, network, watched)
+        if not isinstance(made, str) and left_bytes is not None:
+            amounts = [size_bytes(network.sdfg.arrays[p.sources[0]]) for p in made.values()]
+            amount = sum(n for n in amounts if isinstance(n, int))
             if amount > left_bytes:
                 made = f"{config().prepared_bytes} bytes are packed already: DACEML_PREPARED_BYTES"
             else:
@@ -82,9 +98,11 @@ def pack_weights(network: Network, *, watched: bool = False) -> int:
         if isinstance(made, str):
             refused.append(refused_node(node, made))
             continue
-        _read_packed(node, connector, made, network)
-        node.implementation = f"aten:{_KERNELS[made.function]}"
-        title = f"{made.function if made.function in _OWN else 'packed'} {node.op_type}"
+        for connector, preparation in made.items():
+            _read_packed(node, connector, preparation, network)
+        function = next(iter(made.values())).function
+        node.implementation = f"aten:{_KERNELS[function]}"
+        title = f"{_TITLES.get(function, 'packed')} {node.op_type}"
         counts[title] = counts.get(title, 0) + 1
     network.passes.append(
         PassRecord(level="layout", name="pack_weights", applied=counts, refused=tuple(refused))
@@ -92,8 +110,23 @@ def pack_weights(network: Network, *, watched: bool = False) -> int:
     return sum(counts.values())
 
 
+def _preparations(
+    node: ONNXNode, connectors: tuple[str, ...], network: Network, watched: bool
+) -> dict[str, Preparation] | str:
+    """How the weights of a node are packed, or why they are not."""
+    found: dict[str, Preparation] = {}
+    for connector in connectors:
+        if not list(network.state.in_edges_by_connector(node, connector)):
+            continue  # a bias that is not there
+        made = _preparation(node, connector, network, watched)
+        if isinstance(made, str):
+            return made
+        found[connector] = made
+    return found
+
+
 def _preparation(node: ONNXNode, connector: str, network: Network, watched: bool) -> Preparation | str:
-    """How the weight of a node is packed, or why it is not."""
+    """How a weight of a node is packed, or why it is not."""
     if network.live:
         return "the weights are unprepared: every call reads them from the module"
     (edge,) = network.state.in_edges_by_connector(node, connector)
@@ -107,6 +140,8 @@ def _preparation(node: ONNXNode, connector: str, network: Network, watched: bool
         return f"weights of {network.sdfg.arrays[weight].dtype.to_string()} are not packed"
     if node.op_type == "Conv":
         return _convolution(node, weight, network)
+    if node.op_type == "LSTM":
+        return _lstm(node, connector, weight, network)
     if watched and not _has_long_vectors():
         return "with 256-bit vectors, packing saves less than the check of the weight costs at each call"
     return _product(node, weight, network, _FEWEST_WATCHED_ROWS if watched else _FEWEST_ROWS)
@@ -159,6 +194,23 @@ def _is_pointwise(binding: Binding, pads: tuple[object, ...], group: object) -> 
     w = binding.inputs.get("W")
     assert isinstance(w, Tensor)
     return product(w.shape[2:]) == group == 1 and not any(pads)
+
+
+def _lstm(node: ONNXNode, connector: str, weight: str, network: Network) -> Preparation | str:
+    binding = bind(node, network)
+    x, r = binding.inputs.get("X"), binding.inputs.get("R")
+    assert isinstance(x, Tensor)
+    assert isinstance(r, Tensor)
+    if not _mkldnn():
+        return "this build of torch has no oneDNN"
+    rows, operations = product(x.shape[:2]), lstm_flops(x, r)
+    if isinstance(rows, int) and rows < _FEWEST_LSTM_ROWS:
+        return f"with {rows} rows, each element of the weight is used too few times to gain from a fused layer"
+    if isinstance(operations, int) and operations < _FEWEST_LSTM_OPERATIONS:
+        return f"{operations} operations are too few to gain from a fused layer"
+    return Preparation(
+        function="gates", sources=(weight,), numbers=((8 if connector == "B" else 4,),), packed=False
+    )
 
 
 def _product(node: ONNXNode, weight: str, network: Network, fewest_rows: int) -> Preparation | str:

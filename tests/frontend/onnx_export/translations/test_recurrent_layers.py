@@ -73,6 +73,54 @@ def test_long_short_term_memory():
     agrees(layers, 4, 3, (False, True, True))
 
 
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
+def test_a_step_of_many_products_is_shared_among_threads(layer: type[nn.RNNBase]):
+    """Threads take columns of the product of a state apart, of an odd number here."""
+    agrees(Layers(layer(WIDTH, 131)), 3, 21, (True,))
+
+
+FUSED = {
+    "plain": (nn.LSTM(24, 40), False),
+    "states": (nn.LSTM(24, 40), True),
+    "two layers, both ways": (nn.LSTM(24, 36, num_layers=2, bidirectional=True, batch_first=True), True),
+    "no bias": (nn.LSTM(24, 48, bias=False, bidirectional=True), False),
+    "projected": (nn.LSTM(24, 48, proj_size=16), False),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_an_evaluated_lstm_is_a_fused_layer(name: str):
+    layer, given = FUSED[name]
+    layer = copy.deepcopy(layer).eval()
+    x = torch.randn(31, 17, 24)
+    batch, count = x.shape[0 if layer.batch_first else 1], layer.num_layers * (1 + layer.bidirectional)
+    widths = (layer.proj_size or layer.hidden_size, layer.hidden_size)
+    states = tuple(torch.randn(count, batch, width) for width in widths) if given else None
+    compiled = daceml.compile(layer, backward=False)
+    for _ in range(2):
+        with torch.no_grad():
+            ours, theirs = compiled(x, states), copy.deepcopy(layer).double()(x.double(), _double(states))
+            torch.testing.assert_close(pytree.tree_map(torch.Tensor.double, ours), theirs, rtol=1e-5, atol=1e-6)
+            layer.weight_hh_l0 *= 1.5
+    steps = compiled.session.variants[0].program.manifest.steps
+    fused = sum("fused_lstm" in step.label for step in steps)
+    assert fused == (0 if layer.proj_size else layer.num_layers)
+
+
+def _double(states: tuple[torch.Tensor, ...] | None) -> tuple[torch.Tensor, ...] | None:
+    return None if states is None else tuple(state.double() for state in states)
+
+
+def test_sizes_of_a_fused_layer_may_be_symbols():
+    layer = nn.LSTM(24, 40, bidirectional=True).eval()
+    compiled = daceml.compile(layer, backward=False, dynamic=True)
+    with torch.no_grad():
+        for steps, batch in ((31, 17), (9, 20), (1, 3)):
+            x = torch.randn(steps, batch, 24)
+            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
+    assert len(compiled.session.variants) == 1
+
+
 def test_gated_units():
     layers = Layers(nn.GRU(WIDTH, 5), nn.GRU(WIDTH, 2, num_layers=2, bidirectional=True, bias=False))
     agrees(layers, 4, 2, (True, False))
