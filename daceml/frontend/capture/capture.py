@@ -23,6 +23,7 @@ from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
 from daceml.frontend.capture.number_uses import only_values
 from daceml.frontend.capture.object_arguments import Change, kinds_of_objects
 from daceml.frontend.capture.random_generators import draw_from_torchs_generator
+from daceml.frontend.capture.recurrent_shapes import recurrent_layers_by_shape
 from daceml.frontend.capture.refused_traces import refuse_errors, refuse_wrapped
 from daceml.frontend.capture.sizes.dynamic_shapes import (
     SizeGuard,
@@ -200,7 +201,7 @@ def _capture(
     with traceable(module), unchanged_tensors(module), view_of_call as view:
         try:
             conditions = few_conditions() if dynamic else nullcontext()
-            with quiet(), _without_dumps(), kept_marks(tensors), conditions:
+            with quiet(), _without_dumps(), kept_marks(tensors), conditions, recurrent_layers_by_shape():
                 program = torch.export.export(view.module, tuple(tensors), dynamic_shapes=specs, strict=False)
         except (RunsEagerlyError, ConfigurationError, ExportError):
             raise

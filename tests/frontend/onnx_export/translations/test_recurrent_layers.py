@@ -111,14 +111,39 @@ def _double(states: tuple[torch.Tensor, ...] | None) -> tuple[torch.Tensor, ...]
     return None if states is None else tuple(state.double() for state in states)
 
 
-def test_sizes_of_a_fused_layer_may_be_symbols():
-    layer = nn.LSTM(24, 40, bidirectional=True).eval()
-    compiled = daceml.compile(layer, backward=False, dynamic=True)
-    with torch.no_grad():
-        for steps, batch in ((31, 17), (9, 20), (1, 3)):
-            x = torch.randn(steps, batch, 24)
-            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
-    assert len(compiled.session.variants) == 1
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("train", [False, True])
+def test_sequences_of_every_length_are_one_program(kind: str, train: bool):
+    layer = getattr(nn, kind)(24, 40, bidirectional=True, batch_first=True).train(train)
+    compiled = daceml.compile(layer, dynamic=True, backward=train)
+    with torch.set_grad_enabled(train):
+        for batch, steps in ((31, 17), (9, 20), (3, 2), (2, 1)):
+            x = torch.randn(batch, steps, 24)
+            found: list[list[torch.Tensor]] = []
+            for one in (compiled, layer):
+                results = pytree.tree_leaves(one(x))
+                gradients = torch.autograd.grad(results[0].sum(), list(layer.parameters())) if train else ()
+                found.append([*results, *gradients])
+            for ours, theirs in zip(*found, strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert len(compiled.session.variants) <= 2  # one step is a graph of its own
+
+
+def test_what_torch_refuses_of_a_recurrent_layer_is_refused():
+    class Given(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.GRU(6, 8)
+
+        def forward(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+            return torch.gru(x, h, self.layer._flat_weights, True, 1, 0.0, False, False, False)[0]
+
+    module = Given()
+    compiled = daceml.compile(module)
+    for x, h in ((4, 3, 6), (1, 2, 8)), ((4, 3, 5), (1, 3, 8)), ((0, 3, 6), (1, 3, 8)):
+        for one in (module, compiled):
+            with pytest.raises(RuntimeError):
+                one(torch.zeros(x), torch.zeros(h))
 
 
 def test_gated_units():
