@@ -118,12 +118,10 @@ inline int32_t deliver_part(daceml_call* call, AtenTensorHandle to, Held& found,
   return 0;
 }
 
-// oneDNN's LSTM, direction by direction; weights and biases have their gates in torch's order. Results, the bias and
-// initial states may be null.
 template <typename Result>
-inline int32_t fused_lstm(daceml_call* call, Result y, Result last_h, Result last_c, AtenTensorHandle x,
-                          AtenTensorHandle w, AtenTensorHandle r, AtenTensorHandle b, AtenTensorHandle first_h,
-                          AtenTensorHandle first_c, int64_t directions, int64_t reverse) {
+inline int32_t fused_lstm_into(daceml_call* call, Result y, Result last_h, Result last_c, AtenTensorHandle x,
+                               AtenTensorHandle w, AtenTensorHandle r, AtenTensorHandle b, AtenTensorHandle first_h,
+                               AtenTensorHandle first_c, int64_t directions, int64_t reverse) {
   constexpr int64_t lstm = 2;  // torch's number of it
   int64_t steps = 0, batch = 0, inputs = 0, hidden = 0;
   DACEML_TRY(call,
@@ -160,6 +158,20 @@ inline int32_t fused_lstm(daceml_call* call, Result y, Result last_h, Result las
     }
   }
   return 0;
+}
+
+// oneDNN's LSTM, direction by direction; weights and biases have their gates in torch's order. Results, the bias and
+// initial states may be null.
+inline int32_t fused_lstm(daceml_call* call, Fresh* y, Fresh* last_h, Fresh* last_c, AtenTensorHandle x,
+                          AtenTensorHandle w, AtenTensorHandle r, AtenTensorHandle b, AtenTensorHandle first_h,
+                          AtenTensorHandle first_c, int64_t directions, int64_t reverse) {
+  return fused_lstm_into(call, y, last_h, last_c, x, w, r, b, first_h, first_c, directions, reverse);
+}
+
+inline int32_t fused_lstm(daceml_call* call, AtenTensorHandle y, AtenTensorHandle last_h, AtenTensorHandle last_c,
+                          AtenTensorHandle x, AtenTensorHandle w, AtenTensorHandle r, AtenTensorHandle b,
+                          AtenTensorHandle first_h, AtenTensorHandle first_c, int64_t directions, int64_t reverse) {
+  return fused_lstm_into(call, y, last_h, last_c, x, w, r, b, first_h, first_c, directions, reverse);
 }
 
 }  // namespace aten

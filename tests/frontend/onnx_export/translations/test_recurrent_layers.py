@@ -88,6 +88,23 @@ FUSED = {
 }
 
 
+@pytest.mark.parametrize("ways", [1, 2])
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_fused_layer_gives_what_is_wanted_of_it(ways: int, part: int):
+    class Part(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.LSTM(24, 40, bidirectional=ways == 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            sequence, (_, cells) = self.layer(x)
+            return cells if part else sequence.relu()
+
+    module, x = Part().eval(), torch.randn(31, 17, 24)
+    with torch.no_grad():
+        torch.testing.assert_close(daceml.compile(module, backward=False)(x), module(x), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", FUSED)
 def test_an_evaluated_lstm_is_a_fused_layer(name: str):
     layer, given = FUSED[name]
