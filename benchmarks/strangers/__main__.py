@@ -13,14 +13,18 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.children import Outcome, Tell, run_cases
 from benchmarks.journal import Journal
+from benchmarks.strangers.drawn import drawn, stranger
 from benchmarks.strangers.models import MODELS
 from benchmarks.strangers.torchvision_operators import declare_torchvision
+
+if TYPE_CHECKING:
+    from benchmarks.strangers.runs import Mode as RunMode
 
 _LIMIT_S = 900.0
 _LIBRARIES = (
@@ -31,10 +35,10 @@ _LIBRARIES = (
     "timm",
     "torchaudio.models",
 )
-_MODES = ("evaluation", "training")  # evaluation is inference
+_MODES: tuple[RunMode, ...] = ("evaluation", "training")  # evaluation is inference
 _SHAPES = ("fixed", "dynamic")
 
-Key = tuple[str, str, bool]
+Key = tuple[str, "RunMode", bool]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.part == "times":
         return _times(options)
     shapes = options.shapes or (_SHAPES[:1] if options.quick else _SHAPES)
-    chosen = [name for name in MODELS if not options.models or any(word in name for word in options.models)]
+    known = list(MODELS)
+    if options.drawn is not None:
+        _import_libraries()
+        known = drawn(options.drawn, options.seed)
+    chosen = [name for name in known if not options.models or any(word in name for word in options.models)]
     jobs: list[Key] = [
         (name, mode, shape == "dynamic")
         for name in chosen
@@ -63,11 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def work(number: int, tell: Tell) -> None:
         import torch
 
-        from benchmarks.strangers.runs import run
+        from benchmarks.strangers.runs import not_made, run
 
         torch.set_num_threads(1)
         name, mode, dynamic = waiting[number]
-        tell(run(MODELS[name], mode, dynamic=dynamic).row())  # pyright: ignore[reportArgumentType]
+        try:
+            model = MODELS.get(name) or stranger(name)
+        except Exception as error:
+            tell(not_made(name, mode, error, dynamic=dynamic).row())
+        else:
+            tell(run(model, mode, dynamic=dynamic).row())
 
     for outcome in run_cases(
         work, range(len(waiting)), processes=options.jobs, limit_s=_LIMIT_S, memory_bytes=24 << 30
@@ -76,6 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         journal.add(row)
         print(_line(row), flush=True)
     rows = [journal.rows[job] for job in jobs]
+    if options.drawn is not None:
+        made = [row for row in rows if row["kind"] != "not made"]
+        return command.finish("strangers_drawn", options, rows, _bars(made, fewest=0))
     return command.finish("strangers", options, rows, _bars(rows))
 
 
@@ -120,6 +136,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--part", choices=("runs", "generation", "times"), default="runs", help="what models do"
     )
     parser.add_argument("--models", nargs="*", metavar="WORD", help="models with one of these words")
+    parser.add_argument(
+        "--drawn", type=int, metavar="COUNT", help="of runs: so many models drawn from whole libraries"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of --drawn: which models")
     parser.add_argument("--shapes", nargs="*", choices=_SHAPES, help="without it, both")
     parser.add_argument("--modes", nargs="*", choices=_MODES, help="without it, both")
     parser.add_argument(
@@ -130,7 +150,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="rows that are known already; a run that was stopped goes on there")  # fmt: skip
     parser.add_argument("--again", nargs="*", metavar="KIND", help="run models of this outcome again")
     options = parser.parse_args(arguments)
-    options.journal = options.journal or Path(f"build/bench/strangers-{options.part}.jsonl")
+    drawn_by = "" if options.drawn is None else f"-drawn-{options.seed}"
+    options.journal = options.journal or Path(f"build/bench/strangers-{options.part}{drawn_by}.jsonl")
     return options
 
 
@@ -160,7 +181,7 @@ def _line(row: dict[str, Any]) -> str:
     return f"{row['model']:<36} {row['mode']:<10} {shapes:<7} {row['kind']:<8} {figures}  {row['note'][:150]}"
 
 
-def _bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
+def _bars(rows: Sequence[dict[str, Any]], fewest: int = 60) -> list[Bar]:
     def count(kind: str) -> Bar:
         some = [f"{row['model']} {row['mode']}" for row in rows if row["kind"] == kind]
         return Bar(name=f"runs {kind}", figure=len(some), limit=0, note=", ".join(some[:3]))
@@ -170,7 +191,7 @@ def _bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
     again = [row["model"] for row in rows if row["compilations"] > row["programs"]]
     eager = [100 * (1 - row["compiled_flops"]) for row in rows]
     return [
-        Bar(name="models short of 60", figure=max(0, 60 - len(models)), limit=0),
+        Bar(name=f"models short of {fewest}", figure=max(0, fewest - len(models)), limit=0),
         *map(count, ("not made", "refused", "foreign", "wrong")),
         Bar(name="models that are not one program", figure=len(models - whole), limit=len(models) // 6),
         Bar(

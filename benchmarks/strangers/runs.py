@@ -63,7 +63,7 @@ def run(stranger: Stranger, mode: Mode, *, dynamic: bool) -> Run:
         module = stranger.make().train(mode == "training")
         _step(module, module, _inputs(stranger, stranger.batches[0]), mode)
     except Exception as error:
-        return Run(**facts, kind="not made", note=_first(error))
+        return not_made(stranger.name, mode, error, dynamic=dynamic)
     sizes = [
         stranger.batches[0],
         *(n for n in (*stranger.batches[1:], 1) if dynamic and _takes(stranger, module, n, mode)),
@@ -85,6 +85,11 @@ def run(stranger: Stranger, mode: Mode, *, dynamic: bool) -> Run:
     facts |= {"programs": programs, "compilations": compilations, "compiled_flops": share, "cut": bool(note)}
     seconds = time.perf_counter() - start
     return Run(**facts, kind=kind, seconds=seconds, note=f"{len(wrong)}: {wrong[0]}" if wrong else note)
+
+
+def not_made(name: str, mode: Mode, error: BaseException, *, dynamic: bool) -> Run:
+    """A model that eager PyTorch does not make or run as it is configured here."""
+    return Run(model=name, mode=mode, dynamic=dynamic, kind="not made", note=_first(error))
 
 
 def _first(error: BaseException) -> str:
