@@ -11,6 +11,7 @@ from daceml.onnx_ops.lowering import lower
 from daceml.runtime.records.manifest import EXAMPLE_SIZE
 from daceml.sdfg.network_costs import maps_cost
 from daceml.transformations import standard
+from daceml.transformations.layout.watched_weights import watch_weights
 from daceml.transformations.recipe import LOOPS
 from daceml.transformations.standard import absorbed_arrays
 from daceml.transformations.validation import check_pass
@@ -99,6 +100,8 @@ def optimise(
         count, cost = maps_cost(network)
         moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))
         absorbed = absorbed_arrays(passes.at(*LOOPS)(network, check))
+        if situation == "inference" and network.prepared and network.weight_check is None:
+            watch_weights(network)  # not the recipe's to leave out: changed weights would not be seen
     return Optimised(
         network=network, lowering=lowering, unfused={"kernels": count, **asdict(moved)}, absorbed=absorbed
     )

@@ -17,6 +17,7 @@ import daceml
 from daceml.runtime import launcher
 from daceml.runtime import weight_preparation as preparation
 from daceml.runtime.preparation_renewal import Renewals
+from daceml.transformations.standard import standard_recipe
 from tests.support.golden import golden, raises
 
 
@@ -56,6 +57,15 @@ def assert_follows(compiled: nn.Module, net: nn.Module, x: torch.Tensor) -> torc
         y = compiled(x)
         torch.testing.assert_close(y, net(x), rtol=1e-4, atol=1e-5)
     return y
+
+
+def test_no_recipe_leaves_the_check_out():
+    recipe = standard_recipe().without("watch_weights")
+    net, x = network(), torch.randn(2, 3, 12, 12)
+    compiled = daceml.compile(net, backward=False, recipe=recipe)
+    assert_follows(compiled, net, x)
+    net.first.weight.data += 1
+    assert_follows(compiled, net, x)
 
 
 def _through_numpy(net: Net) -> None:
