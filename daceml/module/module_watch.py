@@ -135,7 +135,7 @@ class ModuleWatch:
             (owner, name)
             for owner, prefix, names in (*self._owners, *now._owners)
             for name in names
-            if any(_leads_to(prefix + name, path) for path in moved)
+            if any(_leads_to(f"{prefix}{name}", path) for path in moved)  # hooks have numbers
         }
         return ModuleWatch(module, *self._what, hooks=self._hooks, moving={*self.moving, *known, *found})
 

@@ -6,16 +6,21 @@ import functools
 import logging
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch import fx, nn
+from torch._guards import CompileContext
 
+from daceml.config import config
 from daceml.frontend.capture.provenance import is_user_file
 from daceml.frontend.capture.redirected_forward import Forward, forward_of
 from daceml.module.partial.cut import Cut
+
+log = logging.getLogger(__name__)
 
 CompileGraph = Callable[[fx.GraphModule, str], Callable[..., Any]]
 """A function of the graph's inputs; the text names the graph in reports."""
@@ -45,13 +50,15 @@ class DynamoRegions:
     ) -> None:
         self.breaks: list[Cut] = []
         self._compile_graph, self._count = compile_graph, 0
-        self._name = name
+        self._name, self._eager = name, forward_of(module)
+        self._compilations: Counter[int] = Counter()  # of a piece of code, by Dynamo's number of it
+        self._gave_up = False
         # Dynamo keeps its backends for as long as the class of the module lives
         this: weakref.ref[DynamoRegions] = weakref.ref(self)
         self._run = _compiled(forward_of(module), functools.partial(_backend, this), dynamic=dynamic)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._run(*args, **kwargs)
+        return (self._eager if self._gave_up else self._run)(*args, **kwargs)
 
     def compiled(self, graph: fx.GraphModule) -> Callable[..., Any]:
         """A function for one graph of Dynamo's."""
@@ -61,7 +68,26 @@ class DynamoRegions:
             cut = _cut_at(reason)
             if cut not in self.breaks:
                 self.breaks.append(cut)
+        self._count_compilation()
         return self._compile_graph(graph, f"{self._name}, graph {self._count}")
+
+    def _count_compilation(self) -> None:
+        """Give up where the same lines are compiled again and again, as where a list grows at every call."""
+        this = CompileContext.current_compile_id()
+        if this is None or self._gave_up:
+            return
+        self._compilations[this.frame_id or 0] += 1
+        limit = config().recompile_limit
+        if max(self._compilations.values()) > limit:
+            self._gave_up = True
+            self.breaks.append(
+                Cut(
+                    what=f"the same lines were compiled {limit} times",
+                    why="what their Python reads is another at each call, such as a list that grows",
+                    fix="let a hook write a buffer in place, or raise DACEML_RECOMPILE_LIMIT",
+                )
+            )
+            log.warning("%s runs eagerly from now on: %s", self._name, self.breaks[-1])
 
 
 def _backend(
