@@ -137,8 +137,8 @@ def verify(
         ConfigurationError: something that is no module; gradients of an ONNX model, or of a module that was
             compiled without them.
     """
-    if seeds < 1:
-        raise ConfigurationError(f"verify cannot run {seeds} seeds", fix="pass seeds=1 or more")
+    if not isinstance(seeds, int) or seeds < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"verify cannot run {seeds} seeds", fix="pass a number, seeds=1 or more")
     if gradients and isinstance(module, ONNXModel):
         raise ConfigurationError(
             "verify cannot compare gradients of an ONNX model",

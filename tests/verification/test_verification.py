@@ -199,3 +199,10 @@ def test_torchs_generator_goes_on_where_it_was():
     torch.manual_seed(5)
     verify(module, torch.ones(5, 6), gradients=True, seeds=2)
     assert torch.equal(torch.rand(2), expected)
+
+
+def test_values_behind_dropout_are_compared_with_the_same_draws():
+    module = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.3), nn.Linear(16, 4)).train()
+    found = verify(module, torch.randn(8, 16), intermediate=True)
+    assert found.diagnosis is not None and found.diagnosis.first is None
+    assert found.passed

@@ -28,7 +28,15 @@ def refuse_errors(program: ExportedProgram) -> None:
             rule = _LET_PASS.get(str(node.target).replace("_.", "."))
             unlike = rule is not None and rule(*torch.fx.map_arg(node.args, _value))
             if unlike or _refuses_nothing(node) or _reads_bookkeeping(node):
-                raise RunsEagerlyError(f"torch's trace of {node.target} is not what an eager call does")
+                raise RunsEagerlyError(
+                    f"an eager call of {node.target} does not do what torch's trace of it does{_operands(node)}"
+                )
+
+
+def _operands(node: torch.fx.Node) -> str:
+    tensors = [value for value in map(_value, node.all_input_nodes) if isinstance(value, torch.Tensor)]
+    told = ", ".join(f"{str(t.dtype).removeprefix('torch.')} {tuple(t.shape)}" for t in tensors)
+    return f"; its operands are {told}" if told else ""
 
 
 def _reads_bookkeeping(node: torch.fx.Node) -> bool:
@@ -134,6 +142,14 @@ def _is_no_reshape(_: torch.Tensor, size: Sequence[int], stride: Sequence[int]) 
     return False
 
 
+def _is_no_target(x: torch.Tensor, target: torch.Tensor, *_: Any) -> bool:
+    """Whether a loss refuses such numbers of classes; probabilities have the shape of its input."""
+    if target.is_floating_point() and target.shape == x.shape:
+        return False
+    allowed = (torch.int64, torch.uint8) if x.dim() <= 2 else (torch.int64,)
+    return target.dtype not in allowed or target.shape[1:] != x.shape[2:]
+
+
 _LET_PASS: dict[str, Callable[..., bool]] = {
     "aten._reshape_alias.default": _is_no_reshape,
     "aten.threshold_backward.default": lambda gradient, x, *_: gradient.dtype != x.dtype,
@@ -144,6 +160,10 @@ _LET_PASS: dict[str, Callable[..., bool]] = {
     "aten.index_add.default": _is_unlike_rows,
     "aten.select_scatter.default": _is_unlike(torch.ops.aten.select.int),
     "aten.index_put.default": _is_unlike_places,
+    "aten.cross_entropy_loss.default": _is_no_target,
+    "aten.nll_loss.default": _is_no_target,
+    "aten.nll_loss2d.default": _is_no_target,
+    "aten.nll_loss_nd.default": _is_no_target,
 }
 """Operator -> whether an eager call with such arguments is unlike its trace."""
 

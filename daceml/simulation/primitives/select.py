@@ -32,6 +32,8 @@ def select(
 
     Args:
         name, layer, operator, lane: a regular expression that is searched for, ignoring case, or a predicate.
+            A task's operator is the outermost one of the forward pass that led to it, as `aten::linear` is of
+            a product and of its gradient; `aten::mm` is the name of a task itself.
         step: number of a training step.
     Raises:
         WhatIfError: a text is no regular expression.

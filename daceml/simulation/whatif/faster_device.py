@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+import numpy as np
+
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.scale import scale, scale_gaps
 from daceml.simulation.primitives.select import select
@@ -62,6 +64,14 @@ class FasterDevice(Optimization):
                 return f"{name} cannot be {ratio.likely} times as fast"
         if all(ratio == _SAME for ratio in ratios.values()):
             return "every ratio is 1: nothing is faster"
+        kernels, kind = graph.tasks.kind == TaskKind.KERNEL, graph.tasks.kind
+        copies = np.isin(kind, (TaskKind.COPY, TaskKind.MEMSET))
+        if self.compute != _SAME and not kernels.any():
+            return "the run has no kernels of a device: of a processor's run, ask for cpu="
+        if self.memory != _SAME and not (kernels | copies).any():
+            return "the run has nothing on a device whose memory could be faster"
+        if self.host_link != _SAME and not (copies & select(graph, name=HOST_COPY)).any():
+            return "the run has no copies between host and device"
         if self.link != _SAME and not (graph.tasks.kind == TaskKind.COLLECTIVE).any():
             return "the run has no communication that a link could make faster"
         return None

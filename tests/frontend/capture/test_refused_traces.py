@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
+from daceml.errors import DacemlError
 from tests.support.eager_twin import Function, unlike_eager
 from tests.support.sampling import slowed
 
@@ -45,6 +46,23 @@ RAISING = [
 )
 def test_errors_of_eager(function, tensors, dynamic):
     assert unlike_eager(function, *tensors, one_program=False, dynamic=dynamic) == []
+
+
+@pytest.mark.parametrize("shape", [(8, 4), (8, 4, 8, 8)])
+@pytest.mark.parametrize("kind", ["other dtype", "other shape"])
+def test_targets_that_a_loss_refuses(shape: tuple[int, ...], kind: str):
+    x, size = torch.randn(shape), (shape[0], *shape[2:])
+    places = (
+        torch.zeros(size, dtype=torch.int32)
+        if kind == "other dtype"
+        else torch.zeros(8, 4, dtype=torch.int64)
+    )
+    for loss in (functional.cross_entropy, lambda x, y: functional.nll_loss(x.log_softmax(1), y)):
+        assert unlike_eager(loss, x, places, one_program=False) == []
+    model = nn.Conv2d(4, 4, 1) if len(shape) == 4 else nn.Linear(4, 4)
+    step = daceml.compile_step(model, functional.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(DacemlError):
+        step(x, places)
 
 
 def test_operators_without_elements_that_raise_no_error_are_compiled():

@@ -34,3 +34,10 @@ def test_ratios_that_change_nothing_are_refused():
     assert reason == golden() and "compute" in reason and "0" in reason
     reason = FasterDevice(link=Estimate.known(2)).check(graph_of("gemm gpu0 1"))
     assert reason == golden() and "link" in reason
+
+
+def test_what_a_run_has_nothing_of_is_refused():
+    processor = graph_of("step cpu 5", "update cpu 3")
+    for name in ("compute", "memory", "host_link"):
+        assert FasterDevice(**{name: Estimate.known(2)}).check(processor) == golden()
+    assert FasterDevice(cpu=Estimate.known(2)).check(processor) is None
