@@ -40,7 +40,10 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
         price = "" if row.usd_per_million is None else f"{row.usd_per_million:.3g}"
         figures = (mark + row.variant.title, *_figures(row), *([price] if priced else []))
         rows.add_row(*figures)
-    lines = [*_wrapped(_headline(found), indent=0), "", render(rows), ""]
+    lines = _wrapped(_headline(found), indent=0)
+    if found.disturbance:
+        lines += _wrapped(busy(found.disturbance, "explore once more"), indent=0)
+    lines += ["", render(rows), ""]
     left = len(known) - len(shown)
     if left:
         lines.append(f"  and {left} more, predicted to be worse")
@@ -50,8 +53,6 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
     for row in found.rows:
         if row.outcome in _TOLD and (every or row.predicted_ms is not None):
             lines += _wrapped(f"{row.variant.title}, {row.outcome}: {row.why}", indent=2)
-    if found.disturbance:
-        lines += _wrapped(busy(found.disturbance, "explore once more"), indent=0)
     lines += _wrapped(_chosen(found), indent=0)
     return "\n".join(lines)
 
@@ -98,7 +99,7 @@ def _chosen(found: Exploration) -> str:
             f". PyTorch itself took {seen.ms:.4g} ms, {seen.ratio:.3f} [{seen.ratio_low:.3f}, "
             f"{seen.ratio_high:.3f}] of the standard recipe's time"
         )
-    if found.mean_error is not None:
+    if found.mean_error is not None and not found.disturbance:
         text += f". Predictions of the other measured variants were off by {found.mean_error:.1%} on average"
     first = found.standard
     if first.predicted_ms is not None and first.measured is not None:
