@@ -86,7 +86,7 @@ def _pointwise(sources: Sources, record: PreparedRecord) -> torch.Tensor:
 
 
 def _gates(sources: Sources, record: PreparedRecord) -> torch.Tensor:
-    """Rows of an LSTM's weights or biases, from ONNX's order of gates (i, o, f, c) to torch's (i, f, c, o)."""
+    """Rows of an LSTM's weights or biases, from ONNX's order of gates (i, o, f, c) to (i, f, c, o)."""
     (weight,) = sources
     assert weight is not None
     ((gates,),) = record.numbers  # in all along the rows: four of a weight, eight of two biases

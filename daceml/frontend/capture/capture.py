@@ -23,7 +23,6 @@ from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
 from daceml.frontend.capture.number_uses import only_values
 from daceml.frontend.capture.object_arguments import Change, kinds_of_objects
 from daceml.frontend.capture.random_generators import draw_from_torchs_generator
-from daceml.frontend.capture.recurrent_shapes import recurrent_layers_by_shape
 from daceml.frontend.capture.refused_traces import refuse_errors, refuse_wrapped
 from daceml.frontend.capture.sizes.dynamic_shapes import (
     SizeGuard,
@@ -37,6 +36,7 @@ from daceml.frontend.capture.sizes.dynamic_shapes import (
     tensor_specs,
 )
 from daceml.frontend.capture.sizes.named_dims import broken_promise, check_named_sizes
+from daceml.frontend.capture.sizes.recurrent_shapes import recurrent_layers_by_shape
 from daceml.frontend.capture.traceable import traceable
 from daceml.frontend.capture.traced_memory import correct_memory
 from daceml.frontend.capture.values_read import ReadValues, ValueRead

@@ -29,7 +29,7 @@ def refuse_errors(program: ExportedProgram) -> None:
             unlike = rule is not None and rule(*torch.fx.map_arg(node.args, _value))
             if unlike or _refuses_nothing(node) or _reads_bookkeeping(node):
                 raise RunsEagerlyError(
-                    f"an eager call of {node.target} does not do what torch's trace of it does{_operands(node)}"
+                    f"an eager call of {node.target} does something else than its trace{_operands(node)}"
                 )
 
 

@@ -55,9 +55,9 @@ _MOST_TAPS = 9
 # MobileNetV2 and ResNet-50, each alone, batch 2, vectors of 512 bits: 0.6 to 1.02 of its time on one thread,
 # 0.46 to 0.96 on two; of those, 0.9 to 1.0 from 100 million products on. Below 1 million products 0.1 to 0.3.
 # So there is no size at which oneDNN is preferred.
-# oneDNN's layer orders its weights at each call and calls no product for each step: 0.5 to 0.9 of the time of
-# products and gates apart from 2 million operations on (15 shapes, one and two threads), 1.1 to 1.5 below, and
-# with fewer rows than these, which use an element too few times.
+# oneDNN's layer orders its weights at each call and calls no product for each step: 0.5 to 0.9 of the time
+# of products and gates apart from 2 million operations on (15 shapes, one and two threads), 1.1 to 1.5 below,
+# and with fewer rows than these, which use an element too few times.
 _FEWEST_LSTM_ROWS = 4
 _FEWEST_LSTM_OPERATIONS = 2_000_000
 _KERNELS = {
@@ -205,7 +205,9 @@ def _lstm(node: ONNXNode, connector: str, weight: str, network: Network) -> Prep
         return "this build of torch has no oneDNN"
     rows, operations = product(x.shape[:2]), lstm_flops(x, r)
     if isinstance(rows, int) and rows < _FEWEST_LSTM_ROWS:
-        return f"with {rows} rows, each element of the weight is used too few times to gain from a fused layer"
+        return (
+            f"with {rows} rows, each element of the weight is used too few times to gain from a fused layer"
+        )
     if isinstance(operations, int) and operations < _FEWEST_LSTM_OPERATIONS:
         return f"{operations} operations are too few to gain from a fused layer"
     return Preparation(

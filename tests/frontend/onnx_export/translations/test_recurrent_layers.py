@@ -117,7 +117,9 @@ def test_an_evaluated_lstm_is_a_fused_layer(name: str):
     for _ in range(2):
         with torch.no_grad():
             ours, theirs = compiled(x, states), copy.deepcopy(layer).double()(x.double(), _double(states))
-            torch.testing.assert_close(pytree.tree_map(torch.Tensor.double, ours), theirs, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(
+                pytree.tree_map(torch.Tensor.double, ours), theirs, rtol=1e-5, atol=1e-6
+            )
             layer.weight_hh_l0 *= 1.5
     steps = compiled.session.variants[0].program.manifest.steps
     fused = sum("fused_lstm" in step.label for step in steps)

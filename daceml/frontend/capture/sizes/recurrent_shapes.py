@@ -1,12 +1,12 @@
 """Recurrent layers in a trace: results of the right shape, in place of torch's formula step by step.
 
-torch.export keeps such a layer as one node, but runs its formula on fake tensors to learn what it returns: a loop
-over the steps, which takes seconds, and makes their number a constant.
+torch.export keeps such a layer as one node, but runs its formula on fake tensors to learn what it returns:
+a loop over the steps, which takes seconds, and makes their number a constant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,13 +28,13 @@ def recurrent_layers_by_shape() -> Generator[None]:
             found = _with_cell if operator is aten.lstm.input else _without_cell
             for key in _KEYS:
                 operator.py_kernels[key] = found
-            operator._dispatch_cache.clear()
+            operator._dispatch_cache.clear()  # pyright: ignore[reportPrivateUsage]
         yield
     finally:
         for operator, kernels in before:
             operator.py_kernels.clear()
             operator.py_kernels.update(kernels)
-            operator._dispatch_cache.clear()
+            operator._dispatch_cache.clear()  # pyright: ignore[reportPrivateUsage]
 
 
 def _with_cell(
@@ -62,16 +62,18 @@ def _results(
     """Sequence and last states, as torch strides them; they depend on every operand."""
     directions = 1 + bidirectional
     batch, steps = (input.shape[0], input.shape[1]) if batch_first else (input.shape[1], input.shape[0])
-    torch._check(steps > 0, lambda: "Expected sequence length to be larger than 0 in RNN")
-    torch._check(input.shape[2] == params[0].shape[1], _told("input", input, "its features are others"))
+    if not steps > 0:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    _fits("input", input, input.shape[2] == params[0].shape[1], "its features are others")
     for state in states:
-        torch._check(state.shape[1] == batch, _told("state", state, "its batch is another one"))
-        torch._check(state.shape[0] == num_layers * directions, _told("state", state, "layers are missing"))
+        _fits("state", state, state.shape[1] == batch, "its batch is another one")
+        _fits("state", state, state.shape[0] == num_layers * directions, "layers are missing")
     anchor = sum((tensor.sum() for tensor in (*states, *params)), start=input.sum())
     sequence = input.new_empty((steps, batch, directions * states[0].shape[2])) + anchor
     last = [state.new_empty(state.shape) + anchor for state in states]
     return sequence.transpose(0, 1) if batch_first else sequence, *last
 
 
-def _told(name: str, tensor: torch.Tensor, why: str) -> Callable[[], str]:
-    return lambda: f"a recurrent layer's {name} of shape {tuple(tensor.shape)} does not fit: {why}"
+def _fits(name: str, tensor: torch.Tensor, holds: Any, why: str) -> None:
+    if not holds:
+        raise RuntimeError(f"a recurrent layer's {name} of shape {tuple(tensor.shape)} does not fit: {why}")
