@@ -48,6 +48,7 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
     if left:
         lines.append(f"  and {left} more, predicted to be worse")
     lines += _wrapped(_legend(found), indent=2)
+    lines += _required(shown)
     lines += _disagreeing(known)
     lines += _counted(found.rows)
     for row in found.rows:
@@ -129,6 +130,19 @@ def _figures(row: Row) -> tuple[str, ...]:
     memory = "" if row.memory_bytes is None else in_millions(row.memory_bytes)
     moved = "" if row.moved_bytes is None else in_millions(row.moved_bytes)
     return predicted, measured, off, ratio, memory, moved
+
+
+def _required(rows: Sequence[Row]) -> list[str]:
+    """What variants ask of whoever takes them, once each."""
+    promises = dict.fromkeys(promise for row in rows for promise in row.variant.promises)
+    return [
+        line
+        for promise in promises
+        for line in _wrapped(
+            f"{promise}, with: {', '.join(r.variant.title for r in rows if promise in r.variant.promises)}",
+            indent=2,
+        )
+    ]
 
 
 def _disagreeing(rows: Sequence[Row]) -> list[str]:
