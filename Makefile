@@ -47,6 +47,7 @@ help:
 	  'make figures     the figure of the README, from committed results' \
 	  'make baseline    commit to what compiled networks consist of now: benchmarks/baseline (a minute)' \
 	  'make fuzz        the large campaigns, random or over all floats: results under benchmarks/results (tens of minutes)' \
+	  'make poison      tests of operators, gradients and modules with memory that is filled with large numbers (half an hour)' \
 	  'make strangers   models of transformers, timm, torchvision and others next to eager PyTorch (tens of minutes)' \
 	  'make graphnet    200 graphs of GraphNet next to eager PyTorch; DACEML_SUITES names the folder above GraphNet (hours)' \
 	  "make suites      programs of torch-mlir's and KernelBench's suites next to eager PyTorch; in DACEML_SUITES (hours)" \
@@ -245,6 +246,12 @@ fuzz: $(VENV)/.installed
 	  printf '\n== %s\n' "$$run"; name=$$(printf '%s' "$$run" | tr -cs 'a-z_' '-'); \
 	  $(BIN)/python -m benchmarks.$$run --check --json "benchmarks/results/$$name-$$(date +%F).json" \
 	  $(call or_explain,campaign $$name found a fault,the lines above name the cases; each says how to repeat it) ; done
+
+# What glibc hands out holds 8e37 in float32 and 1e300 in float64: a value that nobody wrote is seen.
+.PHONY: poison
+poison: $(VENV)/.installed
+	MALLOC_PERTURB_=129 $(BIN)/python -m pytest -q -n 2 --dist worksteal \
+	  tests/onnx_ops tests/autodiff tests/frontend tests/module tests/transformations tests/codegen
 
 .PHONY: clean
 clean:
