@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from daceml.errors import CallError, ConfigurationError
 from daceml.frontend.capture.module_attributes import held_values
+from daceml.module.compiled_variant import EagerVariant
 from daceml.module.module import DaceModule, compile_module, eager_module
 from daceml.module.onnx_model import ONNXModel
+from daceml.module.partial.cut import Cut
 from daceml.verification.accuracy import Accuracy, compare
 from daceml.verification.default_type import default_type
 
@@ -64,7 +67,8 @@ class Peers:
     Attributes:
         name: of the network.
         state: buffers before a call, named as the results name them.
-        depth: steps of the compiled program.
+        depth: steps of the compiled program; of several, eager PyTorch's operators.
+        cut: why the module is not one program; "" where it is one.
         diagnose: looks at the intermediate values of one call; takes whether a result is outside its limit.
     """
 
@@ -75,6 +79,7 @@ class Peers:
     state: Tensors
     depth: int
     diagnose: Callable[[Call, bool], Diagnosis]
+    cut: str = ""
 
     def run(self, call: Call, seed: int) -> Accuracy:
         """Compare all three for one set of inputs: outputs, and buffers and inputs that a call changes."""
@@ -176,7 +181,14 @@ def module_peers(module: nn.Module, call: Call, *, gradients: bool = False) -> P
         outputs = {name: x for name, x in expected.items() if name.startswith("output")}
         return diagnose_module(variant, tensors, known, outputs, outputs_fail=outputs_fail)
 
-    depth = _depth(compiled, _requiring(call) if gradients else call, gradients=gradients)
+    needed = _requiring(call) if gradients else call
+    cut = _cut(compiled, needed, gradients=gradients)
+    if cut is None:
+        depth = _depth(compiled, needed, gradients=gradients)
+    else:
+        with _Operators() as operators:
+            run(copy.deepcopy(original), call.copied())
+        depth = operators.count
     return Peers(
         name=type(original).__name__,
         compiled=lambda call: run(restored(), call),
@@ -185,7 +197,29 @@ def module_peers(module: nn.Module, call: Call, *, gradients: bool = False) -> P
         state=state,
         depth=depth,
         diagnose=diagnose,
+        cut="" if cut is None else str(cut),
     )
+
+
+def _cut(compiled: DaceModule, call: Call, *, gradients: bool) -> Cut | None:
+    """Where the module is several programs; None where it is one, or none at all."""
+    with torch.set_grad_enabled(gradients):
+        found = compiled.session.any_variant(call.args, dict(call.kwargs))
+    if isinstance(found, EagerVariant) and found.partial is not None and found.fills is None:
+        return found.cut
+    return None
+
+
+class _Operators(TorchDispatchMode):
+    """Counts operators of eager PyTorch."""
+
+    count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
 
 
 def _depth(compiled: DaceModule, call: Call, *, gradients: bool) -> int:

@@ -29,6 +29,7 @@ class Verification:
         tensors: every output, and every buffer that a call changes, of every seed.
         diagnosis: a look at the intermediate values, where a tensor fails or where it was asked for.
         every_value: whether the intermediate values count, and are all shown.
+        cut: why the module is not one program; "" where it is one.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Verification:
     tensors: tuple[TensorError, ...]
     diagnosis: Diagnosis | None = None
     every_value: bool = False
+    cut: str = ""
 
     @property
     def passed(self) -> bool:
@@ -58,6 +60,10 @@ class Verification:
     def notes(self) -> tuple[str, ...]:
         """What a reader of the verdict should know besides."""
         notes: list[str] = []
+        if self.cut:
+            notes.append(
+                f"note: several programs, since {self.cut}; what runs eagerly is as in eager PyTorch"
+            )
         if leaning := self.ill_conditioned:
             worst = max(leaning, key=lambda tensor: tensor.eager_error / max(tensor.rounding_limit, 1e-300))
             notes.append(
@@ -172,6 +178,7 @@ def verify(
         tensors=Accuracy.joined(parts).tensors,
         diagnosis=diagnosis,
         every_value=intermediate,
+        cut=peers.cut,
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.errors import CallError, ConfigurationError
+from daceml.errors import CallError, ConfigurationError, ExportError
 from daceml.text_tables import wide_tables
 from daceml.transformations import Rewrite
 from daceml.verification.verification import verify
@@ -206,3 +206,23 @@ def test_values_behind_dropout_are_compared_with_the_same_draws():
     found = verify(module, torch.randn(8, 16), intermediate=True)
     assert found.diagnosis is not None and found.diagnosis.first is None
     assert found.passed
+
+
+class Branching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x).relu()
+        return self.second(2 * y if y.sum() > 0 else y)
+
+
+def test_a_cut_module_is_verified_part_by_part():
+    compiled = daceml.compile(Branching(), fullgraph=False)
+    found = verify(compiled, torch.randn(4, 8), gradients=True, seeds=2)
+    assert found.passed and len(found.tensors) == 12
+    (note,) = found.notes
+    assert note == golden() and "several programs" in note
+    with pytest.raises(ExportError):
+        verify(daceml.compile(Branching(), fullgraph=True), torch.randn(4, 8))
