@@ -101,8 +101,7 @@ def whatif(
         graph = build(recorded, Options(queue_depth=queue_depth))
         baseline = simulate(graph)
         publish("predicting")
-        predictions, refusals = predict_each(graph, asked, baseline=baseline)
-        refusals = [*lacking, *refusals]
+        predictions, refusals = predict_each(graph, asked, baseline=baseline, lacking=lacking)
         schedules = {"replayed": baseline}
         schedules |= {" + ".join(seen.titles): seen.schedule for seen in predictions}
         write_views(perfetto, html, schedules, lambda: whatif_html(predictions, assumed=assumed))

@@ -13,7 +13,7 @@ from daceml.simulation.network.topology import Topology
 from daceml.simulation.whatif.gradients import HOW_TO_GIVE, Gradients
 from daceml.simulation.whatif.optimization import Optimization
 from daceml.simulation.whatif.registry import OPTIMIZATIONS, parse
-from daceml.simulation.whatif.whatif_result import Refusal
+from daceml.simulation.whatif.whatif_result import Refusal, none_answered
 
 # The field that a word without a name stands for.
 MAIN_FIELD: dict[str, str] = {
@@ -120,7 +120,7 @@ def answerable(asked: Sequence[Words], network: Network) -> tuple[list[Optimizat
     """The optimisations of several questions, and those questions that lack a fact.
 
     Raises:
-        WhatIfError: a question that means nothing, or none of them has what it needs.
+        WhatIfError: a question that means nothing, or none of them has what it needs; the message says why of each.
     """
     found: list[Optimization] = []
     refused: list[Refusal] = []
@@ -134,7 +134,7 @@ def answerable(asked: Sequence[Words], network: Network) -> tuple[list[Optimizat
                 Refusal(title=f"--{words.option}", reason=f"{error.what}: {error.fix}", code=error.code)
             )
     if first is not None and not found:
-        raise first
+        raise none_answered(refused, first)
     return found, refused
 
 

@@ -104,18 +104,36 @@ class Refusal:
         return cls(title=title, reason=law + (error.why or error.what), code=error.code)
 
 
+def none_answered(refused: Sequence[Refusal], first: DacemlError) -> DacemlError:
+    """The error of questions that are all refused, of the kind of the first one, with the reason of each."""
+    if len(refused) == 1:
+        return first
+    return type(first)(
+        f"none of the {len(refused)} questions can be answered",
+        where=first.where,
+        why="\n".join(f"{one.title} [{one.code}]: {one.reason}" for one in refused),
+        fix="give the facts that are missing, or record a run that has what the questions change",
+    )
+
+
 def predict_each(
-    graph: TaskGraph, optimizations: Sequence[Optimization], *, baseline: Schedule | None = None
+    graph: TaskGraph,
+    optimizations: Sequence[Optimization],
+    *,
+    baseline: Schedule | None = None,
+    lacking: Sequence[Refusal] = (),
 ) -> tuple[list[Prediction], list[Refusal]]:
     """Answers for each optimisation alone, then for all together that can be applied, if they are several.
 
+    Args:
+        lacking: questions that were refused before, which the refusals begin with.
     Raises:
-        WhatIfError, ImplausibleAnswerError: none of them can be answered; the message says why of the first.
+        WhatIfError, ImplausibleAnswerError: none of them can be answered; the message says why of each.
     """
     run = _Run.of(graph, baseline)
     found: list[Prediction] = []
     usable: list[Optimization] = []
-    refused: list[Refusal] = []
+    refused = [*lacking]
     first: DacemlError | None = None
     for optimization in optimizations:
         try:
@@ -125,7 +143,7 @@ def predict_each(
             first = first or error
             refused.append(Refusal.of(optimization.label, error))
     if first is not None and not found:
-        raise first
+        raise none_answered(refused, first)
     if len(usable) > 1:
         try:
             found.append(_answer(run, usable))

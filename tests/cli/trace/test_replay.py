@@ -88,6 +88,17 @@ def test_questions_about_a_file(trace: Path, capsys: pytest.CaptureFixture[str])
     assert answers["questions"][0]["step_us"] == pytest.approx(996 - 400, abs=2)
 
 
+def test_where_no_question_is_answered_all_reasons_are_printed(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+):
+    code, _, err = told(capsys, "trace", "whatif", trace, "--gist", "--ddp", "8", "--checkpointing", "layer")
+    assert code == 2
+    plain = " ".join(err.split())
+    assert "[DML613] none of the 3 questions can be answered" in plain
+    assert "--ddp [DML615]" in plain and "Gist encodings [DML613]" in plain
+    assert "activation checkpointing [DML613]" in plain
+
+
 def test_a_link_that_is_taken_from_the_card_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = Recording()
     run.annotation("ProfilerStep#0", 0, 900)

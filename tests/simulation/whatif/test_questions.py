@@ -85,6 +85,14 @@ def test_where_nothing_can_be_asked_the_first_lacking_fact_is_the_error():
         answerable(words_of(["--ddp", "8"]), Network())
 
 
+def test_where_no_question_has_its_facts_the_error_names_what_each_lacks():
+    with raises(MissingFactError, "none of the 2 questions") as caught:
+        answerable(words_of(["--ddp", "8", "--checkpointing"]), Network())
+    first, second = caught.value.why.splitlines()
+    assert first.startswith("--ddp [DML615]") and "--link" in first
+    assert second.startswith("--checkpointing [DML615]") and "layers" in second
+
+
 def test_devices_of_one_node_are_joined_as_cards_of_the_recorded_kind_are():
     network = Network(card_link="450GB/s", gradients=Gradients.of("1MB"))
     (question,) = asked("--ddp 8", network)

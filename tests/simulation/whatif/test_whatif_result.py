@@ -16,7 +16,7 @@ from daceml.simulation.whatif.data_loader import DataLoaderWorkers
 from daceml.simulation.whatif.data_parallel import DataParallel
 from daceml.simulation.whatif.gradients import Gradients
 from daceml.simulation.whatif.optimization import Estimate, Optimization
-from daceml.simulation.whatif.whatif_result import predict, predict_each
+from daceml.simulation.whatif.whatif_result import Refusal, predict, predict_each
 from tests.simulation.whatif.training_runs import pair
 from tests.support.golden import golden, raises
 from tests.support.task_stories import graph_of
@@ -71,10 +71,21 @@ def test_each_alone_then_all_together_and_what_is_refused_is_said():
     assert [one.reason for one in refused] == ["no kernel is called conv"]
 
 
-def test_where_all_are_refused_the_first_reason_is_the_error():
+def test_where_the_only_question_is_refused_its_reason_is_the_error():
     with raises(WhatIfError, FasterKernels.title) as caught:
-        predict_each(run(), [FasterKernels(name="conv"), FasterKernels(name="pool")])
+        predict_each(run(), [FasterKernels(name="conv")])
     assert caught.value.why == FasterKernels(name="conv").check(run())
+
+
+def test_where_all_are_refused_the_error_has_the_reason_of_each():
+    lacking = Refusal(title="--ddp", reason="no interconnect of the devices is given", code="DML615")
+    asked = [FasterKernels(name="conv"), FasterKernels(name="pool")]
+    with raises(WhatIfError, "none of the 3 questions") as caught:
+        predict_each(run(), asked, lacking=[lacking])
+    assert caught.value.why.splitlines() == [
+        "--ddp [DML615]: no interconnect of the devices is given",
+        *(f"{FasterKernels.title} [DML613]: {one.check(run())}" for one in asked),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
