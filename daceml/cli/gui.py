@@ -152,8 +152,8 @@ def _file_page(path: Path) -> TracePage | VariantsPage:
         recorded = read_trace(path)
     except TraceFileError as error:
         raise PageError(
-            f"{path} holds neither explored variants nor a trace", why=error.why or error.what,
-            fix="give what daceml explore --output wrote, or a trace of torch.profiler",
+            f"{path} cannot be shown: {error.what}", why=error.why,
+            fix=f"{error.fix}; or give what daceml explore --output wrote",
         ) from error  # fmt: skip
     network = Network(link=None, inside=None, gradients=Gradients.recorded(recorded.header))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,10 @@ def test_an_exploration_and_a_trace(tmp_path: Path, capsys: pytest.CaptureFixtur
     code, _, err = told(capsys, "gui", tmp_path / "wrong.json", "-o", page)
     assert (code, err) == (2, golden())
     assert "wrong.json" in err
+    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}')[:20])
+    code, _, err = told(capsys, "gui", tmp_path / "cut.json.gz", "-o", page)
+    assert (code, err) == (2, golden())
+    assert "cut.json.gz cannot be shown: a trace that ends in the middle" in " ".join(err.split())
 
 
 @pytest.mark.parametrize(

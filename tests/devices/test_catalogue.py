@@ -139,7 +139,7 @@ def test_a_name_that_is_nearly_right():
     assert "H100-" in error.fix and "docs/devices.md" in error.fix
 
 
-@pytest.mark.parametrize("name", ["abacus", ""])
+@pytest.mark.parametrize("name", ["abacus", "Z9000", ""])
 def test_a_name_that_is_nothing_near(name: str):
     with raises(DeviceError, repr(name), *NAMES) as caught:
         find_device(name)

@@ -19,6 +19,7 @@ from daceml.devices.specification import Device, plain
 from daceml.errors import DeviceError
 
 _NEAR = 5
+_ALIKE = 0.7  # the nearest name, as difflib tells it: below it, the whole list helps more
 
 
 @cache
@@ -79,7 +80,8 @@ def _unknown(name: str, devices: Sequence[Device]) -> DeviceError:
         if parts and all(any(part in plain(one) for one in (device.name, *device.aliases)) for part in parts)
     ]
     by_plain = {plain(one): device.name for device in devices for one in (device.name, *device.aliases)}
-    close = [by_plain[one] for one in difflib.get_close_matches(plain(name), by_plain, _NEAR)]
+    best = difflib.get_close_matches(plain(name), by_plain, 1, _ALIKE)
+    close = [by_plain[one] for one in best and difflib.get_close_matches(plain(name), by_plain, _NEAR)]
     own = "describe your own in a TOML file and give its path: docs/devices.md"
     if len(within) > 1:
         return DeviceError(

@@ -163,6 +163,7 @@ class JsonText:
         return any(self._buffer.find(half, begin, end) >= 0 for half in _HALVES)
 
     def _refusal(self, what: str, at: int, *, unfinished: bool = False) -> TraceFileError:
+        what = what.removesuffix(" at").removesuffix(" starting")  # as json words some of its messages
         place = self._before + at
         if unfinished or at >= len(self._buffer.rstrip()):
             return cut(self._source, f"{what} at character {place} of {self._before + len(self._buffer)}")

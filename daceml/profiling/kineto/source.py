@@ -130,11 +130,12 @@ def _inflated(file: BinaryIO, source: str) -> Iterator[bytes]:
                 raise too_long(source, f"{LIMIT_BYTES >> 30} GiB")
             yield part
     except EOFError:
-        raise cut(source, f"the gzip stream stops after {size} bytes of text") from None
+        compressed = file.seek(0, os.SEEK_END)
+        raise cut(source, f"the gzip stream is incomplete after {compressed:,} compressed bytes") from None
     except (OSError, zlib.error) as error:
         if not zipped:
             raise
-        why = f"after {size} bytes of text: {error}"
+        why = f"within {_CHUNK_BYTES >> 20} MiB after byte {size:,} of the text: {error}"
         raise TraceFileError("a gzip file that is damaged", where=source, why=why, fix=EXPORT_AGAIN) from None
 
 

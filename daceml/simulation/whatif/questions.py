@@ -120,7 +120,8 @@ def answerable(asked: Sequence[Words], network: Network) -> tuple[list[Optimizat
     """The optimisations of several questions, and those questions that lack a fact.
 
     Raises:
-        WhatIfError: a question that means nothing, or none of them has what it needs; the message says why of each.
+        WhatIfError: a question that means nothing, or none of them has what it needs; the message says why of
+            each.
     """
     found: list[Optimization] = []
     refused: list[Refusal] = []
