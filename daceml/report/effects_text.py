@@ -90,7 +90,9 @@ def _too_wide(ratio: Ratio | None) -> bool:
 
 
 def _idle(effect: Effect) -> bool:
-    return not effect.changes and not effect.why and effect.alone in (None, Ratio.same())
+    """Whether programs are known to be the same with and without it; a figure that is missing says nothing."""
+    same = effect.alone in (None, Ratio.same())
+    return same and not (effect.changes or effect.why or effect.unmeasured)
 
 
 def _name(effect: Effect) -> str:

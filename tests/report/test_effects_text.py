@@ -75,6 +75,13 @@ def test_a_figure_that_other_programs_disturbed_is_not_given():
     assert told["among"] is None and told["unmeasured"] == ("among",) and told["busy"] == BUSY
 
 
+def test_what_changes_nothing_among_others_and_was_disturbed_alone_has_a_row():
+    busy = Effect(name="fuse_maps", among=SAME, alone=None, changes=False, busy=BUSY, unmeasured=("alone",))
+    text = effects_text([busy])
+    assert text == golden() and "fuse_maps same program ? (machine is busy)" in words(text)
+    assert "the program is the same with and without" not in words(text)
+
+
 def test_an_interval_that_says_nothing_is_unknown():
     wide = Ratio(value=1.2, low=0.04, high=132.0)
     effect = Effect(name="fuse_maps", among=wide, alone=HELPS, measured_among=HELPS)
