@@ -106,7 +106,7 @@ def whatif(
     else:
         step = "a training step" if train else "a forward pass"
         title = f"{type(module).__name__}, {step}; {options.mode_note(train=train)}"
-        parts = (effects_text(found, title=title), devices_text(rows))
+        parts = (effects_text(found, title=title), devices_text(rows, train=train))
         typer.echo("\n\n".join(part for part in parts if part))
     if any(effect.unmeasured for effect in found):
         raise typer.Exit(BUSY)

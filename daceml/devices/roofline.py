@@ -162,7 +162,7 @@ def achieved_flops_per_s(device: Device, arithmetic: str) -> Rate:
     small = power is not None and power.value <= SMALL_BOARD_W
     share = SMALL_BOARD_SHARE_OF_GEMM if small else USUAL_SHARE_OF_GEMM
     board = f", as other boards of at most {SMALL_BOARD_W:g} W" if small else ""
-    note = f"products of {arithmetic} were not measured on {device.name}: {share} of the peak{board}"
+    note = f"the {arithmetic} rate of {device.name} was not measured: {share} of the peak{board}"
     return Rate(per_s=share * peak, notes=(note,))
 
 

@@ -49,8 +49,12 @@ def effects_text(found: Sequence[Effect], *, title: str = "") -> str:
     return "\n".join(lines)
 
 
-def devices_text(rows: Sequence[Row]) -> str:
-    """A row for each device, with its interval; reasons where nothing is known."""
+def devices_text(rows: Sequence[Row], *, train: bool) -> str:
+    """A row for each device, with its interval; reasons where nothing is known.
+
+    Args:
+        train: whether rows are training steps.
+    """
     if not rows:
         return ""
     shown, refused = table("variant", "ms", "90 % interval"), list[str]()
@@ -60,8 +64,17 @@ def devices_text(rows: Sequence[Row]) -> str:
         else:
             interval = f"[{row.low_ms:.4g}, {row.high_ms:.4g}]"
             shown.add_row(row.variant.title, f"{row.predicted_ms:.4g}", interval)
-    title = "predicted on other devices for the samples of the call, shared by the ranks:"
-    return render(title, "", *([shown] if shown.rows else []), *refused)
+    step = "training step, without an optimizer" if train else "forward pass"
+    title = f"predicted on other devices: a {step}, in ms for the samples of one call"
+    ranks = sorted(
+        {row.variant.ranks for row in rows if row.predicted_ms is not None and row.variant.ranks > 1}
+    )
+    shares = (
+        f"  + {count} ranks: each rank has as many samples as the call, so a step of all takes {count} times"
+        " this time"
+        for count in ranks
+    )
+    return render(title, "", *([shown] if shown.rows else []), *shares, *refused)
 
 
 def effects_json(found: Sequence[Effect], rows: Sequence[Row]) -> dict[str, Any]:
@@ -90,7 +103,7 @@ def _too_wide(ratio: Ratio | None) -> bool:
 
 
 def _idle(effect: Effect) -> bool:
-    """Whether programs are known to be the same with and without it; a figure that is missing says nothing."""
+    """Whether programs are the same with and without it; a figure that is missing says nothing."""
     same = effect.alone in (None, Ratio.same())
     return same and not (effect.changes or effect.why or effect.unmeasured)
 

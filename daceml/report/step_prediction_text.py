@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,6 +14,9 @@ from daceml.text_tables import Part, render, table
 Criterion = Literal["time", "throughput", "cost"]
 _BASES = ("measured", "learned", "scaled", "roofline")
 _LAYERS = 10
+_SHARE = "of the device's work"
+_OUTSIDE = "(outermost module, loss, optimizer)"
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # a part of a module's path
 
 
 def step_prediction_text(
@@ -54,11 +58,15 @@ def step_prediction_text(
     ]
     if layers:
         for seen in predictions:
-            parts += ["", _kinds(seen)]
+            parts += [part for one in (_kinds(seen), _layers(seen)) for part in ("", one)]
+            if seen.devices > 1:
+                parts.append(
+                    f"communication of the devices: {_ms(seen.communication_us)} ms more in each step"
+                )
     parts.append("")
     for number, seen in enumerate(predictions):
         parts += [f"[{number + 1}] {seen.device.name}: {flag}" for flag in seen.flags]
-    parts += [f"note: {note}" for note in dict.fromkeys(n for seen in predictions for n in seen.notes)]
+    parts += [f"note: {note}" for note in _notes(predictions)]
     parts += [
         f"price of {name}: {price.usd_per_hour:g} US dollars an hour, as given for {price.date}"
         for name, price in prices.items()
@@ -99,13 +107,42 @@ def _known_by(predictions: Sequence[StepPrediction]) -> list[str]:
     return [f"known by {basis}: {', '.join(names)}" for basis, names in found.items() if basis]
 
 
+def _notes(predictions: Sequence[StepPrediction]) -> list[str]:
+    """Each note once, with the devices that it is about where others have none of it."""
+    about: dict[str, list[str]] = {}
+    for seen in predictions:
+        for note in seen.notes:
+            about.setdefault(note, []).append(seen.device.name)
+    return [
+        note
+        if len(named) == len(predictions) or any(re.search(rf"\b{re.escape(name)}\b", note) for name in named)
+        else f"{', '.join(named)}: {note}"
+        for note, named in about.items()
+    ]
+
+
 def _kinds(seen: StepPrediction) -> Part:
-    result = table(f"on {seen.device.name}", "ms", "share", paths=(f"on {seen.device.name}",))
-    longest = dict(list(seen.by_layer_us.items())[:_LAYERS])
-    for name, us in (seen.by_class_us | longest).items():
-        result.add_row(name or "(outermost module, loss, optimizer)", _ms(us), f"{us / seen.device_us:.1%}")
-    if seen.devices > 1:
-        result.add_row("communication of the devices", _ms(seen.communication_us), "")
+    result = table(f"kind of work on {seen.device.name}", "ms", _SHARE)
+    for name, us in seen.by_class_us.items():
+        result.add_row(name, _ms(us), f"{us / seen.device_us:.1%}")
+    return result
+
+
+def _layers(seen: StepPrediction) -> Part:
+    """The longest layers; those whose names differ in numbers alone, and that take as long, share a row."""
+    title = f"layer on {seen.device.name}"
+    result = table(title, "layers", "ms", _SHARE, paths=(title,))
+    alike: dict[tuple[str, str], list[tuple[str, float]]] = {}
+    for name, us in seen.by_layer_us.items():
+        alike.setdefault((_NUMBER.sub("*", name), _ms(us)), []).append((name, us))
+    rows = [(names[0][0], len(names), sum(us for _, us in names)) for names in alike.values()]
+    rows.sort(key=lambda row: -row[2])
+    for first, count, us in rows[:_LAYERS]:
+        name = (first or _OUTSIDE) if count == 1 else f"{first} and alike"
+        result.add_row(name, str(count), _ms(us), f"{us / seen.device_us:.1%}")
+    if hidden := rows[_LAYERS:]:
+        us = sum(row[2] for row in hidden)
+        result.add_row("others", str(sum(row[1] for row in hidden)), _ms(us), f"{us / seen.device_us:.1%}")
     return result
 
 

@@ -43,6 +43,10 @@ def make_wide() -> nn.Module:
     return nn.Linear(32, 16)
 
 
+def make_repeated() -> nn.Module:
+    return nn.Sequential(*(nn.Linear(32, 32) for _ in range(4)))
+
+
 def make_nothing() -> None:
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,29 @@ def test_the_table_says_how_sure_each_row_is(capsys: pytest.CaptureFixture[str])
     (price,) = [line for line in lines if "2026-05-20" in line]
     assert price == golden()
     assert "L4" in price and "0.5" in price
+
+
+def test_kinds_and_layers_are_tables_of_their_own_and_layers_alike_share_a_row(
+    capsys: pytest.CaptureFixture[str],
+):
+    predict("tests.cli.models:make_repeated", to="H100", inputs=["4096,32"], quiet=True)
+    kinds, layers = capsys.readouterr().out.split("layer on H100-SXM5-80GB")
+    assert "kind of work on H100-SXM5-80GB" in kinds
+    for rows in (kinds, layers):
+        assert sum(float(share) for share in re.findall(r"([\d.]+)%$", rows, re.MULTILINE)) == pytest.approx(
+            100, abs=0.5
+        )
+    (row,) = [line for line in layers.splitlines() if " and alike" in line]
+    assert row.split()[:4] == ["1", "and", "alike", "3"]  # the first one has no gradient of its input
+
+
+def test_a_note_that_is_not_about_every_device_names_its_own(capsys: pytest.CaptureFixture[str]):
+    predict(WIDE, to="A100-SXM4-80GB,L4", inputs=["8,32"], devices=8, quiet=True)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "note: A100-SXM4-80GB: collectives reach 75%" in text
+    assert "note: L4: collectives reach 5%" in text
+    assert "note: the float32 rate of L4 was not measured" in text
+    assert "note: buckets are made by torch's rule" in text
 
 
 def test_a_device_whose_answer_breaks_a_law_is_left_out_and_the_others_stand(

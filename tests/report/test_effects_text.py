@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from daceml.exploration.effects import Effect, Ratio
-from daceml.report.effects_text import effects_json, effects_text
+from daceml.exploration.results import Row
+from daceml.report.effects_text import devices_text, effects_json, effects_text
+from daceml.tuning.variant import Variant
 from tests.support.golden import golden
 
 HELPS = Ratio(value=0.8, low=0.7, high=0.9)
@@ -80,6 +84,18 @@ def test_what_changes_nothing_among_others_and_was_disturbed_alone_has_a_row():
     text = effects_text([busy])
     assert text == golden() and "fuse_maps same program ? (machine is busy)" in words(text)
     assert "the program is the same with and without" not in words(text)
+
+
+def test_times_of_several_ranks_say_what_a_step_takes():
+    row = Row(
+        variant=Variant(device="H100", ranks=8), outcome="predicted", predicted_ms=3, low_ms=2, high_ms=4
+    )
+    text = devices_text([row], train=True)
+    assert text == golden() and "a training step, without an optimizer" in words(text)
+    assert "+ 8 ranks: each rank has as many samples as the call" in words(text)
+    assert "a step of all takes 8 times" in words(text)
+    alone = devices_text([replace(row, variant=Variant(device="H100"))], train=False)
+    assert "a forward pass" in alone and "each rank" not in alone
 
 
 def test_an_interval_that_says_nothing_is_unknown():
