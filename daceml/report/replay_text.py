@@ -23,6 +23,10 @@ from daceml.simulation.engine import Schedule, simulate
 from daceml.simulation.whatif.whatif_result import Prediction, Refusal
 from daceml.text_tables import Part, TextTable, render, table
 
+NO_SHAPES = (
+    "note: TFLOP/s and GB/s of operators follow from shapes, which the trace lacks: record with"
+    " record_shapes=True"
+)
 _MOST_STEPS = 12
 _LARGE_ERROR = 0.02
 
@@ -55,6 +59,7 @@ def replay_text(
     ]
     for found in (idle_table(schedule), *busiest_tables(schedule, amounts)):
         parts += [] if found is None else ["", found]
+    parts += [] if amounts is None or amounts.shapes else ["", NO_SHAPES]
     parts += [] if (line := communication_line(schedule)) is None else ["", line]
     return render(*parts, *(f"note: {note}" for note in graph.notes))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,13 @@ def recorded_amounts(graph: TaskGraph, trace: Trace) -> Amounts:
     return Amounts(
         flops=_possible(flops, duration_us, most_flops_per_s),
         bytes_moved=_possible(moved, duration_us, most_bytes_per_s),
+        shapes=any("Input Dims" in details for details in _details(trace)),
     )
+
+
+def _details(trace: Trace) -> Iterator[Mapping[str, Any]]:
+    """What each operator says besides its times."""
+    return (trace.events.details[event] for event in trace.events.of(EventKind.OPERATOR).tolist())
 
 
 def _operators(graph: TaskGraph, trace: Trace) -> Iterator[tuple[int, int]]:

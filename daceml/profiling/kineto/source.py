@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 from daceml.errors import TraceFileError
 
 EXPORT_AGAIN = "export the trace again, and copy the whole file"
-_FEWER_STEPS = "record fewer steps: torch.profiler.schedule(wait=1, warmup=2, active=5)"
+_FEWER_STEPS = "record fewer steps: torch.profiler.schedule(wait=1, warmup=2, active=5, repeat=1)"
 _GZIP = b"\x1f\x8b"
 # Five times the largest traces that people share
 LIMIT_BYTES = 2 << 30

@@ -37,10 +37,15 @@ class Busy:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Amounts:
-    """What each of n tasks computes and moves; NaN where that is not known."""
+    """What each of n tasks computes and moves; NaN where that is not known.
+
+    Attributes:
+        shapes: whether the run has shapes of operands, from which most amounts follow.
+    """
 
     flops: Floats
     bytes_moved: Floats
+    shapes: bool = True
 
     @classmethod
     def of_sizes(cls, graph: TaskGraph) -> Amounts:

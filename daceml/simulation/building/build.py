@@ -101,7 +101,8 @@ def _check(draft: Draft) -> None:
             "the trace holds no work",
             where=draft.trace.source,
             why="no operator, call of the runtime or kernel was recorded",
-            fix="record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], and run a step",
+            fix="record whole steps with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]; give"
+            " torch.profiler.schedule repeat=1, or an unfinished second cycle overwrites the file",
         )
     device = draft.device_rows()
     unlinked = sum(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from daceml.prediction.recorded_runs.recorded_amounts import recorded_amounts
 from daceml.simulation.analysis.busiest import Busy, busiest
+from daceml.report.replay_text import replay_text
 from daceml.simulation.building.build import build
+from daceml.simulation.engine import simulate
 from tests.support.recorded_operators import ADD, GEMM, Run, square
 
 
@@ -31,6 +35,14 @@ def test_kernels_of_one_call_share_its_work():
 def test_what_has_no_shapes_has_no_rates():
     seen = longest(Run().operator("aten::mm", (GEMM, 100.0)))
     assert seen.flops_per_s is None and seen.bytes_per_s is None
+
+
+@pytest.mark.parametrize("dims", [None, square(1024)])
+def test_a_replay_without_shapes_says_why_it_has_no_rates(dims: Any):
+    trace = Run().operator("aten::mm", (GEMM, 100.0), dims=dims).wait().trace()
+    graph = build(trace)
+    text = " ".join(replay_text(simulate(graph), amounts=recorded_amounts(graph, trace)).split())
+    assert ("record_shapes=True" in text) == (dims is None)
 
 
 @pytest.mark.parametrize("device", ["NVIDIA H100 80GB HBM3", None, "a card of tomorrow"])
