@@ -220,10 +220,21 @@ def whatif_text(
     parts += [] if (kinds := whatif_kinds_table(predictions)) is None else ["", kinds]
     parts += [f"refused [{refusal.code}]: {refusal.title}: {refusal.reason}" for refusal in refusals]
     parts += [f"assumed: {text}" for text in assumptions]
-    parts += [f"note: {note}" for note in baseline.graph.notes]
+    parts += [f"note: {note}" for note in (*_without_profiler(predictions[0]), *baseline.graph.notes)]
     if changes:
         parts += [f"\n{' + '.join(seen.titles)}\n{seen.change}" for seen in predictions]
     return render(*parts)
+
+
+def _without_profiler(first: Prediction) -> list[str]:
+    """Why a step as it was takes less than in the replay; nothing where both are the same."""
+    recorded_us = step_times(first.baseline).step_us
+    if in_ms(recorded_us) == in_ms(first.baseline_us):
+        return []
+    return [
+        "as it was: a step without what the profiler is taken to cost; with the profiler, as `replay` shows"
+        f" it, {in_ms(recorded_us)} ms"
+    ]
 
 
 def whatif_warnings(predictions: Sequence[Prediction]) -> list[str]:

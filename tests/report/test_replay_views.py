@@ -13,11 +13,14 @@ from daceml.report.replay_json import replay_json, whatif_json
 from daceml.report.replay_text import replay_text, whatif_text
 from daceml.simulation.analysis.busiest import Amounts
 from daceml.simulation.analysis.critical_path import critical_path
+from daceml.simulation.analysis.steps import step_times
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
+from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.whatif_result import Refusal, predict
 from tests.support.golden import golden
 from tests.support.recorded_step import run
+from tests.support.task_stories import graph_of
 
 
 def test_a_replay_for_a_terminal():
@@ -34,6 +37,20 @@ def test_questions_for_a_terminal_name_assumptions_refusals_and_the_error():
     assert AutomaticMixedPrecision.title in text and "3.00" in text
     assert "Gist" in text and "no layer" in text and "float32" in text and "0.00%" in text
     assert "1 x volta_sgemm<128> (gpu0): 90000.0 -> 30001.0 us" in text
+
+
+def test_a_step_without_the_profiler_is_told_from_the_replayed_one():
+    plain = graph_of(
+        "begin cpu 0 kind marker step 0 at 0",
+        "op cpu 5000 kind operator step 0 phase forward at 0",
+        "end cpu 0 kind marker step 0 at 5000",
+    )
+    traced = dataclasses.replace(plain, host_events=10)
+    for graph in (plain, traced):
+        seen = predict(graph, [LargerBatch(ratio=2)])
+        text = " ".join(whatif_text([seen]).split())
+        assert ("without what the profiler is taken to cost" in text) == (graph is traced)
+        assert (seen.baseline_us < step_times(seen.baseline).step_us) == (graph is traced)
 
 
 def test_the_same_as_json():
