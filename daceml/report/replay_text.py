@@ -43,7 +43,8 @@ def replay_text(
     parts: list[Part] = [
         graph.source,
         *(f"warning: {warning}" for warning in warnings_of(schedule)),
-        f"{len(graph)} tasks on {len(graph.lanes)} lanes, {len(graph.edges)} edges between lanes",
+        f"tasks: {len(graph)}; tracks (threads, streams): {len(graph.lanes)}; edges between tracks:"
+        f" {len(graph.edges)}",
         error_line(schedule),
         "",
         _steps(schedule),

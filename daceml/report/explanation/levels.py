@@ -10,10 +10,10 @@ from daceml.runtime.records.levels import LEVELS, LevelRecord, RefusalRecord, ap
 from daceml.text_tables import in_millions
 
 TITLES: Mapping[str, str] = {
-    "coarse": "1 operators",
+    "coarse": "1 coarse",
     "operators": "  lowering",
     "local": "2 local",
-    "layout": "3 memory",
+    "layout": "3 layout",
     "hardware": "4 hardware",
 }
 
