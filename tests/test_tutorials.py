@@ -30,7 +30,7 @@ MODULES = ("block", "streams", "net")  # that pages write and import
 _BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]\d+)?")
 _RECORDINGS = 3  # again, of a run that a busy machine spoiled
-_STATIC = ("steps ", "MB unique ", "kernels ")  # lines of figures that no machine changes
+_STATIC = ("steps ", "MB unique ", "kernels ", "passes ")  # lines of figures that no machine changes
 
 
 @pytest.mark.slow
@@ -60,6 +60,12 @@ def test_all_five_are_there():
     assert len(PAGES) == 5
     for page in PAGES:
         assert {"python", "text"} <= {language for language, _ in blocks(page.read_text(encoding="utf-8"))}
+
+
+def test_figures_that_another_page_quotes_are_those_of_the_tutorial():
+    quotes, quoted = FOLDER.parent / "concepts" / "honesty.md", FOLDER / "what_if.md"
+    row = re.search(r"larger batch +[\d.]+ +[\d.]+ \.\. [\d.]+ +[\d.]+", quotes.read_text(encoding="utf-8"))
+    assert row and " ".join(row[0].split()) in " ".join(quoted.read_text(encoding="utf-8").split())
 
 
 def test_words_are_compared_and_numbers_are_not():

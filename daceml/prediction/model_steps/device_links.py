@@ -30,7 +30,7 @@ def topology_of(device: Device, devices: int) -> tuple[Topology, Estimate]:
         raise StepPredictionError(
             f"a step on {devices} devices is not predicted",
             why=f"a device tells how 1 to {MOST} of a node reach each other, and not what joins nodes",
-            fix="ask for fewer, or record a run and ask daceml trace whatif --ddp",
+            fix="ask for fewer, record a run and ask daceml trace whatif --ddp, or see docs/parallelism.md",
         )
     if device.link_bytes_per_s is not None:
         # data sheets count both directions

@@ -101,7 +101,9 @@ def parse(
         name = word.replace("-", "_")
         if name not in fields or name in values:
             known = ", ".join(fields) or "none"
-            raise WhatIfError(f"{option} has no figure {word!r}", fix=f"its figures are: {known}")
+            unsure = ", ".join(one for one in fields if types_of[one] is Estimate)
+            ranges = f"; LIKELY:BEST:WORST is possible for {unsure}" if unsure else ""
+            raise WhatIfError(f"{option} has no figure {word!r}", fix=f"its figures are: {known}{ranges}")
         values[name] = _read(option, name, text, types_of[name])
     missing = [
         name

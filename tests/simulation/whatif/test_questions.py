@@ -57,7 +57,11 @@ def test_every_main_field_exists():
         ("--amp 3 4", NETWORK, ("--amp",)),
         ("--apm", NETWORK, ("'apm'", "amp")),
         ("--gist 3", NETWORK, ("--gist", "'3'")),
-        ("--amp colour=3", NETWORK, ("amp", "'colour'", "compute_speedup")),
+        (
+            "--amp colour=3",
+            NETWORK,
+            ("amp", "'colour'", "dtype, ", "LIKELY:BEST:WORST is possible for compute_speedup"),
+        ),
         ("--amp fast", NETWORK, ("compute_speedup", "'fast'")),
         ("--ddp", NETWORK, ("--ddp 8", "--ddp 4x8")),
         ("--ddp 8", Network(gradients=Gradients.of("1MB")), ("--link 100Gbps", "--inside NVLink3")),
