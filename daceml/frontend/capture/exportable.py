@@ -211,7 +211,7 @@ def _watched_python(module: nn.Module, *, output: bool) -> Generator[None]:
     except PythonEffectError as effect:
         lasting = next(traced_hooks(module), None) is None  # a hook that does it may be removed
         raise RunsEagerlyError(
-            f"forward {effect}", lasting=lasting, untraceable=effect.untraceable, forget=effect.forget
+            f"{effect.actor} {effect}", lasting=lasting, untraceable=effect.untraceable, forget=effect.forget
         ) from effect
 
 

@@ -103,14 +103,18 @@ def slots(value: Any) -> list[str]:
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
-def held_values(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Every value that attributes of a module and its registered submodules lead to, and hooks of these."""
+def held_values(module: nn.Module, *, hooks: bool = True) -> Iterator[tuple[str, Any]]:
+    """Every value that attributes of a module and its registered submodules lead to, and hooks of these.
+
+    Args:
+        hooks: whether values that hooks lead to are among them.
+    """
     seen = {id(child) for child in module.modules()}
     for path, child in module.named_modules():
         for name, value in list(child.__dict__.items()):
             if name not in FRAMEWORK:
                 yield from walk(f"{path}.{name}" if path else name, value, seen)
-    for name, read in hook_variables(module):
+    for name, read in hook_variables(module) if hooks else ():
         yield from walk(name, read(), seen)
 
 

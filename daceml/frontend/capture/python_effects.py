@@ -18,9 +18,9 @@ import sysconfig
 import time
 import types
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 
-from daceml.frontend.capture.hook_state import traced_hooks
+from daceml.frontend.capture.hook_state import hook_name, traced_hooks
 from daceml.frontend.capture.module_attributes import attributes, held_values, is_plain_object, is_users
 from daceml.frontend.capture.provenance import is_user_file
 from daceml.runtime.call_watch import watched_calls
@@ -61,16 +61,22 @@ class PythonEffectError(Exception):
     """Forward has an effect that a trace cannot record; the message says which.
 
     Attributes:
+        actor: what has the effect: forward, or a hook within it.
         untraceable: whether Dynamo would record it wrongly as well.
         forget: removes what forward has only looked up and remembered, which stands meanwhile; None if
             forward did anything else.
     """
 
     def __init__(
-        self, message: str, *, untraceable: bool = False, forget: Callable[[], None] | None = None
+        self,
+        message: str,
+        *,
+        actor: str = "forward",
+        untraceable: bool = False,
+        forget: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(message)
-        self.untraceable, self.forget = untraceable, forget
+        self.actor, self.untraceable, self.forget = actor, untraceable, forget
 
 
 @contextmanager
@@ -85,11 +91,12 @@ def watched_effects(module: nn.Module, *, output: bool = True) -> Generator[None
     code = _Code.of(module)
     watches = [*_watched_generators(module, code), *_watched_variables(module, code)]
     calls: list[str] = []
+    callers: list[types.CodeType] = []
     failure: Exception | None = None
     try:
         with (
             _generator_watched(calls),
-            code.calls_watched(calls, output=output) if code.mentions(_NAMES) else nullcontext(),
+            code.calls_watched(calls, callers, output=output) if code.mentions(_NAMES) else nullcontext(),
         ):
             yield
     except Exception as error:
@@ -101,14 +108,25 @@ def watched_effects(module: nn.Module, *, output: bool = True) -> Generator[None
             watch.restore()
 
     if changed and failure is None and not calls and all(watch.remembers() for watch in changed):
-        raise PythonEffectError(changed[0].effect, forget=restore)
+        raise PythonEffectError(changed[0].effect, actor=_actor(module, changed[0].codes), forget=restore)
     restore()
     found = [*calls, *(watch.effect for watch in changed)]
     if found:
         untraceable = any(watch.untraceable for watch in changed)
-        raise PythonEffectError(found[0], untraceable=untraceable) from failure
+        actor = _actor(module, callers[:1] if calls else changed[0].codes)
+        raise PythonEffectError(found[0], actor=actor, untraceable=untraceable) from failure
     if failure is not None:
         raise failure
+
+
+def _actor(module: nn.Module, codes: Sequence[types.CodeType]) -> str:
+    """What has an effect in one of `codes`: a hook if only hooks of submodules lead to all of them."""
+    own = _Code.of(module, hooks=False)
+    if codes and not any(code in own.scopes for code in codes):
+        for path, hook in traced_hooks(module):
+            if any(code in _Code.reached_from([hook]).scopes for code in codes):
+                return f"hook {hook_name(hook)} of submodule {path!r}"
+    return "forward"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +138,7 @@ class _Watch:
         restore: makes it what it was.
         remembers: whether it has gained only code and objects without tensors under new keys, such as a
             backend for a class of tensors: a second trace finds them, and changes nothing if that is all.
+        codes: those that name the state, if it is a global variable.
     """
 
     effect: str
@@ -127,6 +146,7 @@ class _Watch:
     restore: Callable[[], None]
     remembers: Callable[[], bool] = lambda: False
     untraceable: bool = False
+    codes: tuple[types.CodeType, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,17 +162,27 @@ class _Code:
     library: set[types.CodeType] = field(default_factory=set[types.CodeType])
 
     @classmethod
-    def of(cls, module: nn.Module) -> _Code:
-        """What the classes of a module's parts, and of objects that it holds, define, and call by name."""
-        found = cls()
+    def of(cls, module: nn.Module, *, hooks: bool = True) -> _Code:
+        """What the classes of a module's parts, and of objects that it holds, define, and call by name.
+
+        Args:
+            hooks: whether the hooks of submodules are among it.
+        """
         kinds = {base for child in module.modules() for base in type(child).__mro__ if is_users(base)}
-        waiting: list[Any] = [hook for _, hook in traced_hooks(module)]
-        waiting += [type(hook).__call__ for hook in waiting if not isinstance(hook, types.FunctionType)]
-        for _, value in held_values(module):
+        waiting: list[Any] = [hook for _, hook in traced_hooks(module)] if hooks else []
+        for _, value in held_values(module, hooks=hooks):
             if is_plain_object(value):
                 kinds |= {base for base in type(value).__mro__ if is_users(base)}
             waiting.append(value)
         waiting += [member for kind in kinds for member in vars(kind).values()]
+        return cls.reached_from(waiting)
+
+    @classmethod
+    def reached_from(cls, values: Sequence[Any]) -> _Code:
+        """The code that functions and callable objects consist of, and call by name."""
+        found = cls()
+        waiting = [*values]
+        waiting += [type(v).__call__ for v in values if not isinstance(v, types.FunctionType) and callable(v)]
         while waiting:
             waiting += found.enter(waiting.pop())
         return found
@@ -194,25 +224,28 @@ class _Code:
             frame = frame.f_back
         return frame is not None and frame.f_code in self.scopes
 
-    def globals_named(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every global variable that the code reads or writes, with the scope that it is in."""
-        seen: set[tuple[int, str]] = set()
+    def globals_named(self) -> Iterator[tuple[str, dict[str, Any], tuple[types.CodeType, ...]]]:
+        """Every global variable that the code reads or writes, the scope that it is in, and the code."""
+        found: dict[tuple[int, str], tuple[dict[str, Any], list[types.CodeType]]] = {}
         for code, scope in self.scopes.items():
-            for name in code.co_names:
-                if name in scope and (id(scope), name) not in seen:
-                    seen.add((id(scope), name))
-                    yield name, scope
+            for name in dict.fromkeys(code.co_names):
+                if name in scope:
+                    found.setdefault((id(scope), name), (scope, []))[1].append(code)
+        for (_, name), (scope, codes) in found.items():
+            yield name, scope, tuple(codes)
 
-    def globals_stored(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every global variable that the code assigns or deletes."""
+    def globals_stored(self) -> Iterator[tuple[str, dict[str, Any], tuple[types.CodeType, ...]]]:
+        """Every global variable that the code assigns or deletes, the scope that it is in, and the code."""
         for code, scope in self.scopes.items():
             for instruction in dis.get_instructions(code):
                 if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-                    yield str(instruction.argval), scope
+                    yield str(instruction.argval), scope, (code,)
 
     @contextmanager
-    def calls_watched(self, found: list[str], *, output: bool) -> Generator[None]:
-        """Notice calls of C functions from this code; the first one is not run any more.
+    def calls_watched(
+        self, found: list[str], callers: list[types.CodeType], *, output: bool
+    ) -> Generator[None]:
+        """Notice calls of C functions from this code, and what calls; the first one is not run any more.
 
         Other code may run meanwhile: garbage collection has callbacks. A profiler of the user's rests.
         """
@@ -222,6 +255,7 @@ class _Code:
             if effect and (output or effect not in _OUTPUT) and self.runs(frame):
                 where = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
                 found.append(f"{effect} ({where})")
+                callers.append(frame.f_code)
                 raise PythonEffectError(found[-1])
 
         with watched_calls(_FUNCTIONS, (*_METHODS, *_WRITES), notice):
@@ -332,7 +366,7 @@ def _generator_watched(found: list[str]) -> Generator[None]:
 def _watched_generators(module: nn.Module, code: _Code) -> Iterator[_Watch]:
     """Each source of Python's random numbers that forward may draw from."""
     held = dict(held_values(module))
-    for number, (name, scope) in enumerate(code.globals_named()):
+    for number, (name, scope, _) in enumerate(code.globals_named()):
         value = scope[name]
         owner = getattr(value, "__self__", None)  # from random import uniform
         if value is random or owner is random._inst:  # pyright: ignore
@@ -379,14 +413,14 @@ def _equal(now: Any, before: Any) -> bool:
 
 def _watched_variables(module: nn.Module, code: _Code) -> Iterator[_Watch]:
     """Global variables that forward assigns, global containers and objects, and attributes of classes."""
-    for name, scope in code.globals_stored():
-        yield _entry(f"changes the global variable {name!r}", scope, name)
-    for name, scope in code.globals_named():
+    for name, scope, codes in code.globals_stored():
+        yield replace(_entry(f"changes the global variable {name!r}", scope, name), codes=codes)
+    for name, scope, codes in code.globals_named():
         value = scope[name]
         if is_plain_object(value) and hasattr(value, "__dict__"):
-            yield _content(f"changes the global object {name!r}", vars(value))
+            yield replace(_content(f"changes the global object {name!r}", vars(value)), codes=codes)
         elif type(value) in _CONTAINERS:
-            yield _content(f"changes the global variable {name!r}", value)
+            yield replace(_content(f"changes the global variable {name!r}", value), codes=codes)
     for kind in {base for child in module.modules() for base in type(child).__mro__ if is_users(base)}:
         yield _attributes(kind)
 

@@ -128,3 +128,39 @@ def test_why_a_hook_is_no_part():
         ((path, found),) = traced_hooks(network(hook))
         reason = hook_refusal(found)
         assert path == "1" and reason is not None and fact in reason
+
+
+MAPS: dict[str, torch.Tensor] = {}
+
+
+def keep(result: torch.Tensor) -> None:
+    MAPS["result"] = result.detach()
+
+
+def kept(module: nn.Module, args: Any, result: torch.Tensor) -> None:
+    MAPS["result"] = result.detach()
+
+
+def kept_by_a_helper(module: nn.Module, args: Any, result: torch.Tensor) -> None:
+    keep(result)
+
+
+class Keeping(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        keep(x)
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    ("module", "actor"),
+    [
+        (network(kept), "hook kept of submodule '1'"),
+        (network(kept_by_a_helper), "hook kept_by_a_helper of submodule '1'"),
+        (nn.Sequential(nn.Linear(4, 4), Keeping()), "forward"),
+    ],
+)
+def test_who_changes_a_global_variable_is_named(
+    module: nn.Module, actor: str, caplog: pytest.LogCaptureFixture
+):
+    daceml.compile(module)(X)
+    assert f"{actor} changes the global variable 'MAPS'" in caplog.text
