@@ -92,10 +92,12 @@ def export(
     Raises:
         DeploymentError: something that only runs in Python, an effect besides results, or a folder that has
             something in it or cannot be written.
+        SignatureError: arguments that forward does not take.
         ExportError, NoImplementationError, BuildError: the model cannot be compiled.
     """
     from torch import nn
 
+    from daceml.frontend.capture.redirected_forward import check_call
     from daceml.module.module import DaceModule
 
     if isinstance(model, DaceModule) and hasattr(model, "_session"):
@@ -110,6 +112,7 @@ def export(
             f"name={name!r}", why="functions of C begin with it", fix="take letters, digits and underscores"
         )
     refuse_module(model)
+    check_call(model, inputs, named)
     folder = Path(to).expanduser()
     with filled(folder) as aside:
         source = _Source.of(model, inputs, named, libtorch=libtorch, dynamic=dynamic)

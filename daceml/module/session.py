@@ -35,13 +35,12 @@ from daceml.errors import (
     NotSynchronizedError,
     RecompileError,
     SharedMemoryError,
-    SignatureError,
     StaleWeightError,
 )
 from daceml.frontend.capture.arguments import Arguments, flatten, with_sizes
 from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.object_arguments import containers
-from daceml.frontend.capture.redirected_forward import forward_of, forward_signature
+from daceml.frontend.capture.redirected_forward import check_call, forward_of
 from daceml.frontend.capture.trace_lock import running_eagerly
 from daceml.module.compile_progress import shown_while_compiling
 from daceml.module.compiled_variant import EagerVariant, Partial, Variant
@@ -321,7 +320,7 @@ class Session:
                 leaves, structure = flatten(args, kwargs)
             quick = call_key(leaves, structure)
         except CallError as error:
-            self._check_signature(args, kwargs)
+            check_call(self.eager, args, kwargs)
             if any(isinstance(leaf, _TRACED) for leaf in leaves):
                 return EagerVariant(None), []  # a tracer follows the eager forward
             with self._lock:
@@ -348,7 +347,7 @@ class Session:
 
     def _compile(self, key: CallKey, arguments: Arguments) -> Variant | EagerVariant | None:
         name = self.name
-        self._check_signature(arguments.args, arguments.kwargs)
+        check_call(self.eager, arguments.args, arguments.kwargs)
         variant: Variant | EagerVariant
         count = self._known.count(key)
         full = count >= config().recompile_limit
@@ -468,18 +467,6 @@ class Session:
         name = f"{self.name}.{path}"
         session = Session(module, self.view, cut=self._cut, name=name, before_eager=True, **options)
         return lambda *args, **kwargs: session(args, kwargs)
-
-    def _check_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        signature = forward_signature(forward_of(self.eager))
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            name = type(self.eager).__name__
-            raise SignatureError(
-                f"{name} cannot be called with these arguments",
-                why=str(error),
-                fix=f"call it as {name}{signature}",
-            ) from error
 
 
 def _transformed() -> bool:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.errors import DeploymentError
+from daceml.errors import DeploymentError, SignatureError
 from daceml.transformations.recipe import Recipe
 from tests.support.golden import raises
 
@@ -70,6 +70,21 @@ def test_effects_are_refused(effect: Callable[..., None], named: str, tmp_path: 
     with raises(DeploymentError, named) as raised:
         daceml.export(Doubling(effect).eval(), torch.randn(2, 3), to=tmp_path / "none", libtorch=True)
     assert raised.value.why and raised.value.fix
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("inputs", "named", "why"),
+    [((), {}, "missing a required argument: 'x'"), ((1, 2), {}, "too many positional"), ((), {"z": 1}, "'x'")],
+)
+def test_arguments_that_forward_does_not_take(
+    inputs: tuple[int, ...], named: dict[str, int], why: str, tmp_path: Path
+):
+    model = Doubling().eval()
+    with raises(SignatureError, "Doubling cannot be called", why):
+        daceml.export(model, *inputs, to=tmp_path / "none", **named)
+    with raises(SignatureError, "Doubling cannot be called", why):
+        daceml.export(daceml.compile(model, backward=False), *inputs, to=tmp_path / "none", **named)
     assert list(tmp_path.iterdir()) == []
 
 

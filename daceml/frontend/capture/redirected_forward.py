@@ -10,13 +10,14 @@ import functools
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
+from daceml.errors import SignatureError
 from daceml.frontend.capture.trace_lock import tracing_here
 
 Forward = Callable[..., Any]
@@ -108,6 +109,24 @@ def forward_signature(forward: Forward) -> inspect.Signature:
         return inspect.signature(forward)
     except ValueError:
         return inspect.signature(lambda *args, **kwargs: None)
+
+
+def check_call(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Compare the arguments of a call with the parameters of a module's forward.
+
+    Raises:
+        SignatureError: forward does not take them.
+    """
+    signature = forward_signature(forward_of(module))
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        name = type(module).__name__
+        raise SignatureError(
+            f"{name} cannot be called with these arguments",
+            why=str(error),
+            fix=f"call it as {name}{signature}",
+        ) from error
 
 
 @contextmanager

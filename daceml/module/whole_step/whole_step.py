@@ -48,13 +48,24 @@ if TYPE_CHECKING:
     from daceml.tuning.decision import Decision
 
 
+class _Function(nn.Module):
+    """A function as a submodule, so that its operators have the path of a module."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: Any) -> torch.Tensor:
+        return self.function(*given)
+
+
 class _Loss(nn.Module):
     """The loss as a module over the model."""
 
     def __init__(self, model: nn.Module, loss: Callable[..., torch.Tensor]) -> None:
         super().__init__()
         self.model = model
-        self.loss = loss
+        self.loss = loss if isinstance(loss, nn.Module) else _Function(loss)
 
     def forward(self, inputs: tuple[Any, ...], targets: tuple[Any, ...]) -> torch.Tensor:
         return self.loss(self.model(*inputs), *targets)
