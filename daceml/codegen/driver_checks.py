@@ -17,13 +17,12 @@ def position_lines(check: IndexCheck, desc: dace.data.Data, pointer: str) -> lis
     """Positions that are data lie where they may."""
     count = cpp(product(size(s) for s in desc.shape))
     lowest = -check.extent if check.lowest is None else check.lowest
-    bounds = f" [{lowest}, {check.extent})" if isinstance(check.extent, int) else ""
+    positions = f"positions, {count}, {check.offset}, {check.step}, lowest, extent"
     lines = [
         f"const auto* positions = (const {desc.dtype.ctype}*){pointer};",
         f"const int64_t lowest = {cpp(lowest)}, extent = {cpp(check.extent)};",
-        "DACEML_TRY(c, daceml::positions_outside("
-        f"c, positions, {count}, {check.offset}, {check.step}, lowest, extent),",
-        f'           "{_text(f"an index is outside{bounds}: {check.where}")}");',
+        f"DACEML_TRY(c, daceml::positions_outside(c, {positions}),",
+        f'           daceml::outside_text({positions}, "{_text(check.where)}"));',
     ]
     if check.ascending:
         lines += [

@@ -154,6 +154,14 @@ def test_a_step_that_fails_leaves_everything_as_it_was():
     assert optimizer.state_dict()["state"][0]["step"] == 2
 
 
+@pytest.mark.parametrize("loss", [functional.cross_entropy, nn.CrossEntropyLoss()], ids=["function", "module"])
+def test_a_target_that_is_no_class_is_named_with_its_value(loss: Any):
+    module = nn.Linear(3, 4)
+    step = daceml.compile_step(module, loss, torch.optim.SGD(module.parameters(), lr=0.1))
+    with raises(PositionError, "[0, 4): 7 in loss, node SoftmaxCrossEntropyLoss", exact=False):
+        step(torch.zeros(2, 3), torch.tensor([1, 7]))
+
+
 def test_element_types_in_one_model():
     torch.manual_seed(0)
     module = nn.ModuleList([nn.Linear(3, 4), nn.Linear(4, 2).double(), nn.Linear(2, 2).bfloat16()])

@@ -16,6 +16,16 @@
     }                                         \
   } while (0)
 
+namespace daceml {
+// The text of a position outside [lowest, extent), which lasts until the next one of this thread.
+inline const char* bounds_text(int64_t lowest, int64_t extent, const char* position, const char* where) {
+  static thread_local char text[512];
+  snprintf(text, sizeof text, "an index is outside [%lld, %lld): %s%s", static_cast<long long>(lowest),
+           static_cast<long long>(extent), position, where);
+  return text;
+}
+}  // namespace daceml
+
 #ifdef DACEML_ON_CUDA
 #include <daceml_torch_cuda.h>  // those of torch's C functions that are for CUDA
 #define DACEML_ATEN(name) aoti_torch_cuda_##name
@@ -69,6 +79,11 @@ inline int32_t positions_outside(daceml_call* call, const T* positions, int64_t 
   return daceml_device_check_positions(call->stream, positions, sizeof(T), count, offset, step, lowest, extent);
 }
 template <typename T>
+inline const char* outside_text(const T*, int64_t, int64_t, int64_t, int64_t lowest, int64_t extent,
+                                const char* where) {
+  return bounds_text(lowest, extent, "", where);
+}
+template <typename T>
 inline int32_t starts_descend(daceml_call* call, const T* starts, int64_t count) {
   return daceml_device_check_starts(call->stream, starts, sizeof(T), count);
 }
@@ -96,6 +111,20 @@ inline int32_t positions_outside(daceml_call*, const T* positions, int64_t count
     if (position < lowest || position >= extent) return 1;
   }
   return 0;
+}
+
+// Why a call is refused whose positions lie outside: the first of them, and the operator.
+template <typename T>
+inline const char* outside_text(const T* positions, int64_t count, int64_t offset, int64_t step, int64_t lowest,
+                                int64_t extent, const char* where) {
+  for (int64_t i = offset; i < count; i += step) {
+    const int64_t position = static_cast<int64_t>(positions[i]);
+    if (position >= lowest && position < extent) continue;
+    char found[32];
+    snprintf(found, sizeof found, "%lld in ", static_cast<long long>(position));
+    return bounds_text(lowest, extent, found, where);
+  }
+  return bounds_text(lowest, extent, "", where);
 }
 
 // Whether starts of segments do not begin with 0, or one is smaller than the one before.
