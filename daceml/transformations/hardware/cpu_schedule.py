@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import dace
+import sympy
 from dace.sdfg import nodes
 
 from daceml.config import config
@@ -29,7 +33,7 @@ def schedule_maps(network: Network, *, fewest_iterations: int | None = None) -> 
         fewest_iterations: of a nest that runs in parallel; None for `Config.parallel_threshold`.
     """
     state = network.state
-    scopes = state.scope_dict()
+    scopes, children = state.scope_dict(), state.scope_children()
     parallel = 0
     refused: list[Refusal] = []
     threshold = config().parallel_threshold if fewest_iterations is None else fewest_iterations
@@ -37,11 +41,12 @@ def schedule_maps(network: Network, *, fewest_iterations: int | None = None) -> 
         if not isinstance(node, nodes.MapEntry) or scopes[node] is not None:
             continue
         extents = [size(e) for e in node.map.range.size()]
-        iterations = product(extents)
-        inner = _inner_iterations(state, node)
-        if _less(iterations * inner, threshold) or (threshold > 1 and iterations == 1):
+        iterations = product(extents) * _inner_iterations(children, node)
+        few = _less(iterations, threshold)
+        if few or (threshold > 1 and product(extents) == 1):
+            why = f"{iterations} iterations are fewer than {threshold} (DACEML_PARALLEL_THRESHOLD)"
             node.map.schedule = dace.ScheduleType.Sequential
-            refused.append(_refusal(state, node, threshold, alone=not _less(iterations * inner, threshold)))
+            refused.append(_refusal(state, node, why if few else "its iterations depend on each other"))
             continue
         node.map.schedule = dace.ScheduleType.CPU_Multicore
         node.map.collapse = _collapse(extents)
@@ -56,16 +61,12 @@ def schedule_maps(network: Network, *, fewest_iterations: int | None = None) -> 
     return parallel
 
 
-def _refusal(state: dace.SDFGState, entry: nodes.MapEntry, threshold: int, *, alone: bool) -> Refusal:
+def _refusal(state: dace.SDFGState, entry: nodes.MapEntry, why: str) -> Refusal:
     written = [e.data.data for e in state.out_edges(state.exit_node(entry)) if e.data.data is not None]
     descs = [state.sdfg.arrays[array] for array in written]
-    few = (
-        f"{product(size(e) for e in entry.map.range.size())} iterations are fewer than "
-        f"{threshold} (DACEML_PARALLEL_THRESHOLD), so one thread runs them"
-    )
     return Refusal(
         subject=written[0] if written else entry.map.label,
-        reason="its iterations depend on each other, so one thread runs them" if alone else few,
+        reason=f"{why}, so one thread runs them",
         size_bytes=sum(map(size_bytes, descs), start=0),
     )
 
@@ -93,14 +94,23 @@ def _is_flat(state: dace.SDFGState, entry: nodes.MapEntry) -> bool:
     return not any(isinstance(n, nodes.MapEntry) for n in scope_nodes(state, entry)[1:])
 
 
-def _inner_iterations(state: dace.SDFGState, entry: nodes.MapEntry) -> Size:
-    inner = [e.dst for e in state.out_edges(entry) if isinstance(e.dst, nodes.MapEntry)]
+def _inner_iterations(children: Mapping[Any, Sequence[nodes.Node]], node: nodes.MapEntry) -> Size:
+    """Iterations of the loops within a loop: the most of those that follow each other."""
     most: Size = 1
-    for nested in dict.fromkeys(inner):
-        iterations = product(size(e) for e in nested.map.range.size()) * _inner_iterations(state, nested)
-        if _less(most, iterations):
-            most = iterations
+    for nested in children[node]:
+        if isinstance(nested, nodes.MapEntry):
+            extents = map(_full, nested.map.range.size())
+            iterations = product(extents) * _inner_iterations(children, nested)
+            if _less(most, iterations):
+                most = iterations
     return most
+
+
+def _full(extent: object) -> Size:
+    """The size of a loop, for one over a tile the size of a whole tile, `Min(16, n - b0)`."""
+    found = size(extent)
+    numbers = [int(a) for a in found.args if a.is_Integer] if isinstance(found, sympy.Min) else []
+    return min(numbers, default=found)
 
 
 def _less(a: Size, b: Size) -> bool:

@@ -157,3 +157,12 @@ def test_arrays_that_a_gradient_computes_again_come_in_tiles():
         m(x).square().mean().backward()
         results.append([p.grad.clone() for p in module.parameters() if p.grad is not None])
     torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize(("shape", "parallel"), [((256, 512), 1), ((64, 128), 0)])
+def test_elements_of_tiles_count_for_threads(shape: tuple[int, int], parallel: int):
+    (schedule,) = (p for p in optimised(turned, shape).passes if p.name == "schedule_maps")
+    assert tiled(turned, shape) == 1
+    assert schedule.applied.get("parallel loops", 0) == parallel
+    reasons = [refusal.reason for refusal in schedule.refused]
+    assert parallel or "8192 iterations are fewer than 16384" in reasons[0]
