@@ -36,7 +36,7 @@ td + td, th + th { text-align: right } .words td, .words th { text-align: left }
 .span b { position: absolute; top: 0; bottom: 0; width: 2px; background: #123 }
 .note { color: #555 } @media (prefers-color-scheme: dark) { body { background: #161616; color: #ddd } }
 """
-_COLOURS = {"threads alone": "#d8a657", "both": "#7aa6d8", "devices alone": "#7fb77e", "nothing": "#bbb"}
+_COLOURS = ("#d8a657", "#7aa6d8", "#7fb77e", "#bbb")  # threads alone, both, devices or network alone, nothing
 
 
 def replay_html(schedule: Schedule, *, amounts: Amounts | None = None) -> str:
@@ -120,11 +120,12 @@ def _page(title: str, parts: Iterable[str]) -> str:
 
 def _shares(schedule: Schedule) -> str:
     seen = breakdown(schedule)
-    amounts = zip(_COLOURS, (seen.cpu_only_us, seen.both_us, seen.device_only_us, seen.idle_us), strict=True)
+    colours = dict(zip(("threads alone", "both", f"{seen.beside} alone", "nothing"), _COLOURS, strict=True))
+    amounts = zip(colours, (seen.cpu_only_us, seen.both_us, seen.device_only_us, seen.idle_us), strict=True)
     rows = [(what, time_us) for what, time_us in amounts if time_us > 0]
     whole_us = sum(time_us for _, time_us in rows) or 1.0
     bar = "".join(
-        f'<span style="width:{100 * time_us / whole_us:.3f}%;background:{_COLOURS[what]}"'
+        f'<span style="width:{100 * time_us / whole_us:.3f}%;background:{colours[what]}"'
         f' title="{what}"></span>'
         for what, time_us in rows
     )

@@ -127,8 +127,8 @@ def _shares(seen: Breakdown) -> Part:
     result = table("what runs, in the whole trace", "ms", "share")
     for what, time_us in (
         ("threads alone", seen.cpu_only_us),
-        ("threads and devices", seen.both_us),
-        ("devices alone", seen.device_only_us),
+        (f"threads and {seen.beside}", seen.both_us),
+        (f"{seen.beside} alone", seen.device_only_us),
         ("nothing: latencies and waits", seen.idle_us),
     ):
         result.add_row(what, in_ms(time_us), _share(time_us, seen.total_us))

@@ -16,8 +16,11 @@ from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.analysis.steps import step_times
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
+from daceml.simulation.whatif.data_parallel import DataParallel
+from daceml.simulation.whatif.gradients import Gradients
 from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.whatif_result import Refusal, predict
+from tests.simulation.whatif.training_runs import pair
 from tests.support.golden import golden
 from tests.support.recorded_step import run
 from tests.support.task_stories import graph_of
@@ -91,6 +94,19 @@ def test_warnings_come_before_every_figure():
     assert all(-1 < text.index("warning: a <warning>") < text.index("0.00%") for text in texts)
     assert all(-1 < page.index("warning: a &lt;warning&gt;") < page.index("0.00%") for page in pages)
     assert replay_json(simulate(doubted))["warnings"] == whatif_json([seen])["warnings"] == ["a <warning>"]
+
+
+def test_a_network_is_not_called_a_device():
+    graph = graph_of(
+        "begin cpu 0 kind marker step 0 at 0",
+        "bw cpu 5000 kind operator step 0 phase backward at 0",
+        "end cpu 0 kind marker step 0 at 5000",
+    )
+    seen = predict(graph, [DataParallel(topology=pair(), gradients=Gradients.of(1e9))])
+    page = whatif_html([seen])
+    assert "network alone" in page and "devices alone" not in page
+    assert "network alone" in replay_text(seen.schedule)
+    assert "devices alone" in whatif_html([predict(run(), [AutomaticMixedPrecision()])])
 
 
 def test_a_replay_that_is_off_warns_first():

@@ -20,6 +20,7 @@ class Breakdown:
         both_us: threads and devices work.
         device_only_us: some device or link works while all threads wait.
         idle_us: everybody waits, as for launches that are on their way.
+        beside: what works besides threads: "devices", "network", or both.
         by_phase_us, by_kind_us: time of devices, added up over streams: overlapping work counts twice.
     """
 
@@ -28,6 +29,7 @@ class Breakdown:
     both_us: float
     device_only_us: float
     idle_us: float
+    beside: str
     by_phase_us: dict[str, float]
     by_kind_us: dict[str, float]
 
@@ -46,9 +48,17 @@ def breakdown(schedule: Schedule) -> Breakdown:
         both_us=both_us,
         device_only_us=device_us - both_us,
         idle_us=max(total_us - (cpu_us + device_us - both_us), 0.0),
+        beside=_beside(graph, device),
         by_phase_us=_sums(graph, device, graph.tasks.phase, Phase),
         by_kind_us=_sums(graph, device, graph.tasks.kind, TaskKind),
     )
+
+
+def _beside(graph: TaskGraph, device: Mask) -> str:
+    network = graph.tasks.kind == TaskKind.COLLECTIVE
+    if not network.any():
+        return "devices"
+    return "devices and network" if (device & ~network).any() else "network"
 
 
 def _sums(graph: TaskGraph, mask: Mask, column: Ints, names: type[Phase | TaskKind]) -> dict[str, float]:

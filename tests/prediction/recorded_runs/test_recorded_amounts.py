@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from daceml.prediction.recorded_runs.recorded_amounts import recorded_amounts
-from daceml.simulation.analysis.busiest import Busy, busiest
 from daceml.report.replay_text import replay_text
+from daceml.simulation.analysis.busiest import Busy, busiest
 from daceml.simulation.building.build import build
 from daceml.simulation.engine import simulate
 from tests.support.recorded_operators import ADD, GEMM, Run, square
