@@ -19,7 +19,7 @@ from daceml.devices.specification import Device, plain
 from daceml.errors import DeviceError
 
 _NEAR = 5
-_ALIKE = 0.7  # the nearest name, as difflib tells it: below it, the whole list helps more
+_ALIKE = 0.65  # the nearest name, as difflib tells it: below it, the whole list helps more
 
 
 @cache
