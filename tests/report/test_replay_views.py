@@ -15,12 +15,12 @@ from daceml.simulation.analysis.busiest import Amounts
 from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.analysis.steps import step_times
 from daceml.simulation.engine import simulate
+from daceml.simulation.network.topology import Topology
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from daceml.simulation.whatif.data_parallel import DataParallel
 from daceml.simulation.whatif.gradients import Gradients
 from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.whatif_result import Refusal, predict
-from tests.simulation.whatif.training_runs import pair
 from tests.support.golden import golden
 from tests.support.recorded_step import run
 from tests.support.task_stories import graph_of
@@ -102,7 +102,7 @@ def test_a_network_is_not_called_a_device():
         "bw cpu 5000 kind operator step 0 phase backward at 0",
         "end cpu 0 kind marker step 0 at 5000",
     )
-    seen = predict(graph, [DataParallel(topology=pair(), gradients=Gradients.of(1e9))])
+    seen = predict(graph, [DataParallel(topology=Topology.of("2", "100Gbps"), gradients=Gradients.of(1e9))])
     page = whatif_html([seen])
     assert "network alone" in page and "devices alone" not in page
     assert "network alone" in replay_text(seen.schedule)
