@@ -224,7 +224,10 @@ class Program:
                         why=OUTSIDE_LIMITS,
                         fix="call the module that it was compiled for: it has a program for such inputs",
                     )
-                log.info("a program gives up, and one that reads the weights at each call runs")
+                log.info(
+                    "a second program, without prepared weights, runs calls with weights that change every "
+                    "time, or with values that are NaN, infinite or very large; results stay eager's"
+                )
                 self._substituted = self.substitute()
             return self._substituted
 

@@ -16,7 +16,7 @@ from daceml.frontend.capture.redirected_forward import forward_of
 from daceml.module.partial.cut import Cut
 from daceml.module.partial.dynamo_regions import DynamoRegions
 from daceml.module.partial.graph_session import graph_function
-from daceml.module.partial.region_ledger import RegionLedger, open_ledger, recorded_regions
+from daceml.module.partial.region_ledger import RegionLedger, open_ledger, recorded_regions, share_text
 from daceml.module.partial.submodules import CompiledSubmodules
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class PartialForward:
     def _report(self, outcome: _Outcome, *, nested: bool) -> None:
         if not self._said and not nested:
             name, cut = self.session.name, self.cuts[0]
-            does = f"programs do {100 * outcome.share:.0f} % of its FLOPs, explain names the eager parts"
+            does = f"programs do {share_text(outcome.share)} of its FLOPs, explain names the eager parts"
             log.warning(
                 "%s is not one program: %s; %s", name, cut, does if outcome.programs else "it runs eagerly"
             )

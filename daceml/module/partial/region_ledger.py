@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -91,6 +92,11 @@ class RegionLedger:
         if self._open:
             self._open[-1].seconds += now - self._since
         self._since = now
+
+
+def share_text(share: float) -> str:
+    """A share as a percentage, never rounded up: only a whole is 100.0%."""
+    return f"{math.floor(1000 * share + 1e-6) / 10:.1f}%"
 
 
 def flops_of(program: ExportedProgram) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from daceml.module.partial.region_ledger import Region, recorded_regions
+from daceml.module.partial.region_ledger import Region, recorded_regions, share_text
 from daceml.text_tables import WIDTH, in_millions, render, table
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class PartialExplanation:
 
     def __str__(self) -> str:
         count = f"{len(self.programs)} program{'' if len(self.programs) == 1 else 's'}"
-        shares = f"{self.compiled_flops:.1%} of FLOPs, {self.compiled_time:.1%} of time"
+        shares = f"{share_text(self.compiled_flops)} of FLOPs, {share_text(self.compiled_time)} of time"
         parts = [
             f"{self.name}: {count} ({shares}) and eager code",
             render(self._table()),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
 import daceml
-from daceml.module.partial.region_ledger import recorded_regions
+from daceml.module.partial.region_ledger import recorded_regions, share_text
 
 
 class Noisy(nn.Module):
@@ -45,3 +46,11 @@ def test_operations_on_symbolic_sizes_are_counted():
     with recorded_regions() as regions:
         compiled(x, y)
     assert regions.compiled_flops == 2 * 16 * 4 * 4 * 8 * (12 + 4 + 1)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(1.0, "100.0%"), (0.9999, "99.9%"), (0.998, "99.8%"), (0.29, "29.0%"), (0.0, "0.0%")],
+)
+def test_only_a_whole_is_100_percent(share: float, text: str):
+    assert share_text(share) == text
