@@ -35,7 +35,7 @@ def verify(
     """Compare a compiled model and eager PyTorch with float64; exit 1 if an error exceeds its limit.
 
     --train also compares gradients of inputs and parameters. If a result exceeds its limit, the first
-    intermediate value that does is named, with its operator and line.
+    intermediate value that does is named, with its operator and line. For a gradient, none is named.
     """
     with working(quiet=quiet, imports_torch=True):
         import daceml

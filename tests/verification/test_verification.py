@@ -170,6 +170,9 @@ def test_a_wrong_gradient_fails_alone():
     seen = verify(WrongGradient(), X, gradients=True)
     assert [tensor.name for tensor in seen.failures] == ["seed0.gradient of input[0]"]
     assert seen.diagnosis is None
+    (note,) = seen.notes
+    assert "does not locate" in note and "kink" in note
+    assert not verify(WrongGradient(), X).notes
 
 
 def test_integers_frozen_and_unused_parameters_have_no_gradients():
