@@ -99,6 +99,15 @@ def test_cmake_beside_python_and_not_in_path_is_found(tmp_path: Path, monkeypatc
     assert "PATH" in found and str(tmp_path) in fix and "PATH" in fix
 
 
+def test_an_old_cmake_says_what_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    old = tmp_path / "cmake"
+    old.write_text("#!/bin/sh\necho cmake version 3.25.1\n")
+    old.chmod(0o755)
+    monkeypatch.setattr(checks.shutil, "which", lambda name: str(old))
+    status, found, fix = checks.check_cmake()
+    assert status == "warn" and "3.25.1" in found and "only sdfg.compile() of dace needs it" in found and fix
+
+
 def test_openmp_runtimes_are_told_apart_by_path():
     maps = (
         "7f00-7f01 r-xp 00000000 00:00 1 /venv/torch/lib/libgomp.so.1\n"
