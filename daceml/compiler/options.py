@@ -40,8 +40,10 @@ class ModuleOptions(TypedDict):
             graph each.
         verify: run the network before and after the passes, in float64 too, and name a pass that changes
             values. Once for each program, when it is compiled.
-        fullgraph: raise an error, with the reason, where the module is not one program. Without it, forward
-            is cut there, and the remainder runs eagerly. None for `DACEML_FULLGRAPH`.
+        fullgraph: raise an error, with the reason, where forward cannot be traced, translated or
+            differentiated. Where hooks of submodules keep values, or forward has effects of Python, all of
+            it runs eagerly, and the log says why. Without it, forward is cut there, and the remainder runs
+            eagerly. None for `DACEML_FULLGRAPH`.
         ranges: profilers see a range for each step of a program, named by its label and modules: an operator
             in torch's profiler, a range of the domain `daceml` in tools that read NVTX.
     """

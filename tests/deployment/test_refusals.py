@@ -75,7 +75,11 @@ def test_effects_are_refused(effect: Callable[..., None], named: str, tmp_path: 
 
 @pytest.mark.parametrize(
     ("inputs", "named", "why"),
-    [((), {}, "missing a required argument: 'x'"), ((1, 2), {}, "too many positional"), ((), {"z": 1}, "'x'")],
+    [
+        ((), {}, "missing a required argument: 'x'"),
+        ((1, 2), {}, "too many positional"),
+        ((), {"z": 1}, "'x'"),
+    ],
 )
 def test_arguments_that_forward_does_not_take(
     inputs: tuple[int, ...], named: dict[str, int], why: str, tmp_path: Path

@@ -154,7 +154,9 @@ def test_a_step_that_fails_leaves_everything_as_it_was():
     assert optimizer.state_dict()["state"][0]["step"] == 2
 
 
-@pytest.mark.parametrize("loss", [functional.cross_entropy, nn.CrossEntropyLoss()], ids=["function", "module"])
+@pytest.mark.parametrize(
+    "loss", [functional.cross_entropy, nn.CrossEntropyLoss()], ids=["function", "module"]
+)
 def test_a_target_that_is_no_class_is_named_with_its_value(loss: Any):
     module = nn.Linear(3, 4)
     step = daceml.compile_step(module, loss, torch.optim.SGD(module.parameters(), lr=0.1))
