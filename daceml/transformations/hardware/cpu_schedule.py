@@ -109,8 +109,8 @@ def _inner_iterations(children: Mapping[Any, Sequence[nodes.Node]], node: nodes.
 def _full(extent: object) -> Size:
     """The size of a loop, for one over a tile the size of a whole tile, `Min(16, n - b0)`."""
     found = size(extent)
-    numbers = [int(a) for a in found.args if a.is_Integer] if isinstance(found, sympy.Min) else []
-    return min(numbers, default=found)
+    parts: tuple[Any, ...] = found.args if isinstance(found, sympy.Min) else ()
+    return min((int(part) for part in parts if part.is_Integer), default=found)
 
 
 def _less(a: Size, b: Size) -> bool:
