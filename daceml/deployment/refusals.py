@@ -64,7 +64,7 @@ def refuse_compiled(session: Session, *, dynamic: bool) -> None:
             f"the compiled {type(session.eager).__name__} has options that a library cannot have: "
             f"{', '.join(dropped)}",
             why="a library is made by passes of its own",
-            fix="export the module that was compiled, which is compiled.session.eager",
+            fix="export the module that was compiled (compiled.session.eager)",
         )
     if given["dynamic"] and not dynamic:
         raise DeploymentError(
@@ -77,7 +77,7 @@ def refuse_compiled(session: Session, *, dynamic: bool) -> None:
         raise DeploymentError(
             f"the compiled {type(session.eager).__name__} has hooks of its compilation: {names}",
             why="a library is made without them",
-            fix="export the module that was compiled, which is compiled.session.eager",
+            fix="export the module that was compiled (compiled.session.eager)",
         )
 
 

@@ -113,7 +113,10 @@ def watched_effects(module: nn.Module, *, output: bool = True) -> Generator[None
     found = [*calls, *(watch.effect for watch in changed)]
     if found:
         untraceable = any(watch.untraceable for watch in changed)
-        actor = _actor(module, callers[:1] if calls else changed[0].codes)
+        codes = callers[:1] if calls else changed[0].codes
+        if len(callers) < len(calls):  # torch's generator, which torch's own code may reach
+            codes = ()
+        actor = _actor(module, codes)
         raise PythonEffectError(found[0], actor=actor, untraceable=untraceable) from failure
     if failure is not None:
         raise failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -145,6 +146,10 @@ def kept_by_a_helper(module: nn.Module, args: Any, result: torch.Tensor) -> None
     keep(result)
 
 
+def timed(module: nn.Module, args: Any, result: torch.Tensor) -> None:
+    time.time()
+
+
 class Keeping(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         keep(x)
@@ -164,3 +169,8 @@ def test_who_changes_a_global_variable_is_named(
 ):
     daceml.compile(module)(X)
     assert f"{actor} changes the global variable 'MAPS'" in caplog.text
+
+
+def test_a_hook_that_reads_a_clock_is_named(caplog: pytest.LogCaptureFixture):
+    daceml.compile(network(timed))(X)
+    assert "hook timed of submodule '1' reads a clock (test_hook_state.py:" in caplog.text
