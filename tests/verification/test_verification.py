@@ -226,6 +226,6 @@ def test_a_cut_module_is_verified_part_by_part():
     found = verify(compiled, torch.randn(4, 8), gradients=True, seeds=2)
     assert found.passed and len(found.tensors) == 12
     (note,) = found.notes
-    assert note == golden() and "several programs" in note
+    assert "several programs" in note and "asks for the value" in note
     with pytest.raises(ExportError):
         verify(daceml.compile(Branching(), fullgraph=True), torch.randn(4, 8))
