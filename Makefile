@@ -247,7 +247,7 @@ fuzz: $(VENV)/.installed
 	  $(BIN)/python -m benchmarks.$$run --check --json "benchmarks/results/$$name-$$(date +%F).json" \
 	  $(call or_explain,campaign $$name found a fault,the lines above name the cases; each says how to repeat it) ; done
 
-# What glibc hands out holds 8e37 in float32 and 1e300 in float64: a value that nobody wrote is seen.
+# Memory from malloc holds 8e37 in float32 and 1e300 in float64, so reads of unwritten values show.
 .PHONY: poison
 poison: $(VENV)/.installed
 	MALLOC_PERTURB_=129 $(BIN)/python -m pytest -q -n 2 --dist worksteal \

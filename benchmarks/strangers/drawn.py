@@ -1,4 +1,4 @@
-"""Models that nobody chose: drawn by a seed from all that timm, torchvision and transformers know by name.
+"""Models drawn by a seed from all that timm, torchvision and transformers can make by name.
 
 Those of timm and torchvision are as they are, the smallest one of a few of each of timm's families. Those
 of transformers have configurations of two narrow layers: attributes with the names of sizes have small

@@ -133,7 +133,7 @@ def _figures(row: Row) -> tuple[str, ...]:
 
 
 def _required(rows: Sequence[Row]) -> list[str]:
-    """What variants ask of whoever takes them, once each."""
+    """What variants require, each requirement once."""
     promises = dict.fromkeys(promise for row in rows for promise in row.variant.promises)
     return [
         line

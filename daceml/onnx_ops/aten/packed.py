@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from daceml.onnx_ops.aten.convolution import convolution
+from daceml.onnx_ops.aten.recurrent import layer_flops
 from daceml.onnx_ops.aten.views import view
 from daceml.onnx_ops.domain.convolution_activation import ACTIVATIONS, DOMAIN
 from daceml.onnx_ops.registry import implements
@@ -256,10 +257,5 @@ def fused_lstm(
         ),
         writes=written[0],
         more=tuple(written[1:]),
-        flops=lstm_flops(X, R),
+        flops=layer_flops(X, R),
     )
-
-
-def lstm_flops(X: Tensor, R: Tensor) -> Size:
-    """Floating-point operations of an LSTM's products."""
-    return 2 * product(X.shape[:2]) * product(R.shape[:2]) * (R.shape[2] + X.shape[2])

@@ -14,7 +14,7 @@ from daceml.onnx_ops.aten.views import GRADIENTS, float_operands, no_empty_opera
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
-from daceml.sdfg.sizes import product
+from daceml.sdfg.sizes import Size, product
 
 # As `aten_recurrent.h` numbers them, and their activations for one direction
 _KINDS: dict[str, dict[tuple[str, ...], int]] = {
@@ -131,14 +131,18 @@ def _call(
     written = [r.name for r in results if r is not None]
     kind = _kind(op_type, activations, direction)
     assert kind is not None, "refused before"
-    steps = product(X.shape[:2])
     return AtenCall(
         function=function,
         arguments=(*_views(results), *_views(operands), kind, _REVERSE[direction]),
         writes=written[0],
         more=tuple(written[1:]),
-        flops=2 * passes * steps * product(R.shape[:2]) * (R.shape[2] + X.shape[2]),
+        flops=passes * layer_flops(X, R),
     )
+
+
+def layer_flops(X: Tensor, R: Tensor) -> Size:
+    """Floating-point operations of the products of a forward pass, of all steps and directions."""
+    return 2 * product(X.shape[:2]) * product(R.shape[:2]) * (R.shape[2] + X.shape[2])
 
 
 def _forward(op_type: str, when: Any) -> Any:

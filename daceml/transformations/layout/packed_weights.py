@@ -21,7 +21,8 @@ import torch
 
 from daceml.config import config
 from daceml.onnx_ops.aten.convolution import convolution
-from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, LSTM, POINTWISE, PRODUCT, lstm_flops
+from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, LSTM, POINTWISE, PRODUCT
+from daceml.onnx_ops.aten.recurrent import layer_flops
 from daceml.onnx_ops.binding import Binding, bind
 from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.onnx_ops.tracing.tensor import Output, Tensor
@@ -203,7 +204,7 @@ def _lstm(node: ONNXNode, connector: str, weight: str, network: Network) -> Prep
     assert isinstance(r, Tensor)
     if not _mkldnn():
         return "this build of torch has no oneDNN"
-    rows, operations = product(x.shape[:2]), lstm_flops(x, r)
+    rows, operations = product(x.shape[:2]), layer_flops(x, r)
     if isinstance(rows, int) and rows < _FEWEST_LSTM_ROWS:
         return (
             f"with {rows} rows, each element of the weight is used too few times to gain from a fused layer"

@@ -145,7 +145,7 @@ def test_sequences_of_every_length_are_one_program(kind: str, train: bool):
                 found.append([*results, *gradients])
             for ours, theirs in zip(*found, strict=True):
                 torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-    assert len(compiled.session.variants) <= 2  # one step is a graph of its own
+    assert len(compiled.session.variants) <= 2  # a sequence of one step has another graph
 
 
 def test_what_torch_refuses_of_a_recurrent_layer_is_refused():
