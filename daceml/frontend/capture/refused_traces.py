@@ -164,6 +164,8 @@ _LET_PASS: dict[str, Callable[..., bool]] = {
     "aten.nll_loss.default": _is_no_target,
     "aten.nll_loss2d.default": _is_no_target,
     "aten.nll_loss_nd.default": _is_no_target,
+    "aten.multi_margin_loss.default": lambda x, target, *_: target.dtype != torch.int64,
+    "aten.multilabel_margin_loss.default": lambda x, target, *_: target.dtype != torch.int64,
 }
 """Operator -> whether an eager call with such arguments is unlike its trace."""
 

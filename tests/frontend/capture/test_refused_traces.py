@@ -65,6 +65,14 @@ def test_targets_that_a_loss_refuses(shape: tuple[int, ...], kind: str):
         step(x, places)
 
 
+@pytest.mark.parametrize("loss", [functional.multi_margin_loss, functional.multilabel_margin_loss])
+def test_targets_of_margins_are_int64(loss):
+    x = torch.randn(4, 3)
+    target = torch.zeros(4 if loss is functional.multi_margin_loss else (4, 3), dtype=torch.int64)
+    assert unlike_eager(loss, x, target, one_program=False) == []
+    assert unlike_eager(loss, x, target.int(), one_program=False) == []
+
+
 def test_operators_without_elements_that_raise_no_error_are_compiled():
     x = torch.ones(2, 0, 4)
     assert unlike_eager(lambda x: (x.sum(1), torch.cat([x, x + 1], 1), x.transpose(1, 2) @ x), x) == []
