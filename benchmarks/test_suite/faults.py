@@ -204,8 +204,8 @@ FAULTS: tuple[Fault, ...] = (
     # report
     Fault(
         file="daceml/report/effects_text.py",
-        old="return not effect.changes and not effect.why and effect.alone in (None, Ratio.same())",
-        new="return not effect.changes and effect.alone in (None, Ratio.same())",
+        old="return same and not (effect.changes or effect.why or effect.unmeasured)",
+        new="return same and not (effect.changes or effect.unmeasured)",
         wrong="a pass that could not be judged is said to leave the program as it is",
     ),
     # gui
