@@ -379,7 +379,10 @@ def _starts(loop: Loop, runs: Size, scopes: Mapping[Any, Any]) -> Size:
 def _at_least(one: Size, other: Size) -> Size:
     if isinstance(one, int) and isinstance(other, int):
         return max(one, other)
-    return size(sympy.Max(one, other))
+    smaller = _smaller(one, other)
+    if smaller is not None:
+        return other if smaller is one else one
+    return sympy.Max(one, other, evaluate=False)
 
 
 def _in_all(amount: Size, tasklet: nodes.Tasklet, scopes: Mapping[Any, Any]) -> Size:
@@ -397,6 +400,9 @@ def _averaged(amount: Size, entry: nodes.MapEntry) -> Size:
     """
     if isinstance(amount, int):
         return amount
+    names = {str(symbol) for symbol in amount.free_symbols}
+    if "_length" not in names and names.isdisjoint(entry.map.params):
+        return amount
     values: list[tuple[Any, Any]] = []
     for name, (low, high, step), count in zip(
         entry.map.params, entry.map.range, entry.map.range.size(), strict=True
@@ -412,8 +418,18 @@ def _averaged(amount: Size, entry: nodes.MapEntry) -> Size:
 def _at_most(amount: Size, limit: Size) -> Size:
     if isinstance(amount, int) and isinstance(limit, int):
         return min(amount, limit)
-    smaller = sympy.Min(amount, limit)
-    return int(smaller) if smaller.is_Integer else smaller
+    smaller = _smaller(amount, limit)
+    return sympy.Min(amount, limit, evaluate=False) if smaller is None else smaller
+
+
+def _smaller(one: Size, other: Size) -> Size | None:
+    """Whichever of two amounts is never the larger one; None where that depends on the symbols.
+
+    SymPy looks for an answer much longer, in a way that takes most of the time of all costs.
+    """
+    if never_negative(other - one):
+        return one
+    return other if never_negative(one - other) else None
 
 
 def special_functions(tasklet: nodes.Tasklet) -> frozenset[str]:

@@ -18,15 +18,20 @@ from daceml.sdfg.tensor_lists import ListCall
 
 def call_cost(call: KernelCall) -> Cost:
     """Cost of a kernel under the network's symbols."""
-    cost = _cost_of_kernel(call.kernel)
-    if not call.symbols:
+    return _cost_of_call(call.kernel, tuple(call.symbols))
+
+
+@lru_cache(maxsize=4096)
+def _cost_of_call(kernel: Kernel, symbols: tuple[str, ...]) -> Cost:
+    cost = _cost_of_kernel(kernel)
+    if not symbols:
         return cost
-    names = {f"s{i:02d}": dace.symbol(s) for i, s in enumerate(call.symbols)}
+    names = {f"s{i:02d}": dace.symbol(s) for i, s in enumerate(symbols)}
 
     def renamed(amount: Size) -> Size:
         if isinstance(amount, int):
             return amount
-        return size(amount.subs({s: names[str(s)] for s in amount.free_symbols}))
+        return size(amount.xreplace({s: names[str(s)] for s in amount.free_symbols}))
 
     return cost.mapped(renamed)
 

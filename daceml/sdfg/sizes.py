@@ -28,7 +28,7 @@ def number(value: Size, symbols: Mapping[str, int]) -> int:
     if isinstance(value, int):
         return value
     try:
-        return int(value.subs({s: symbols[str(s)] for s in value.free_symbols}))
+        return int(value.xreplace({s: sympy.Integer(symbols[str(s)]) for s in value.free_symbols}))
     except ZeroDivisionError:
         return 0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,8 +29,9 @@ from daceml.frontend.onnx_export.complex_parts import write_complex_as_pairs
 from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed, is_spelled
 from daceml.frontend.onnx_export.exporter_internals import Registry
 from daceml.frontend.onnx_export.finalize_model import finish
-from daceml.frontend.onnx_export.functionalize import copied, decomposed, functionalize, log
+from daceml.frontend.onnx_export.functionalize import copied, decomposed, functionalize, kept_whole, log
 from daceml.frontend.onnx_export.graph_cleanup import simplify
+from daceml.frontend.onnx_export.inlined_rules import NeedsWholeGraphError, inline
 from daceml.frontend.onnx_export.memory_views import views_of_memory
 from daceml.frontend.onnx_export.negative_zeros import separate_negative_zeros
 from daceml.frontend.onnx_export.own_decompositions import OWN
@@ -140,7 +142,7 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
             break
         log.info("decomposing %s: no translation", ", ".join(sorted(map(str, decompositions))))
         try:
-            functional = functionalize(decomposed(functional, decompositions))
+            functional = _decomposed(functional, decompositions)
         except Exception as error:
             raise _unknown_error(prepared, unknown) from error
     else:
@@ -154,6 +156,15 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
     left = [node for nodes in unknown.values() for node in nodes]
     call_by_name(prepared, dict.fromkeys([*left, *complex_numbers]))
     return prepared
+
+
+def _decomposed(program: ExportedProgram, rules: Mapping[Any, Any]) -> ExportedProgram:
+    try:
+        with kept_whole():
+            return inline(program, rules)
+    except NeedsWholeGraphError as reason:
+        log.info("decomposing by a second trace: %s", reason)
+        return functionalize(decomposed(program, rules))
 
 
 def _complex_error(node: torch.fx.Node) -> ExportError:
@@ -179,9 +190,17 @@ def _unknown(program: ExportedProgram, registry: Any) -> dict[Any, list[torch.fx
     return found
 
 
+@cache
+def _core_decompositions() -> Mapping[Any, Any]:
+    """torch's own, of its operators: reading them takes 50 ms."""
+    table = torch.export.default_decompositions()
+    table.materialize()
+    return table
+
+
 def _decompositions(targets: Mapping[Any, Any]) -> dict[Any, Any]:
     """How each target is written with other operators, where it can be."""
-    core, more = torch.export.default_decompositions(), decomposition_table
+    core, more = _core_decompositions() if targets else {}, decomposition_table
     found: dict[Any, Any] = {}
     for target in targets:
         if not isinstance(target, OpOverload):

@@ -81,19 +81,19 @@ def functionalize(program: ExportedProgram) -> ExportedProgram:
 
 
 def decomposed(program: ExportedProgram, table: Mapping[Any, Any]) -> ExportedProgram:
-    """The program with some operators written with others, traced again.
+    """The program with some operators written with others; the whole graph is traced again.
 
     Draws of random numbers that are not used stay: they move torch's generator. torch keeps them where this
     setting says that its own generator draws.
     """
     from torch._inductor import config as inductor
 
-    with inductor.patch(fallback_random=True), _kept_whole():
+    with inductor.patch(fallback_random=True), kept_whole():
         return program.run_decompositions({**table})
 
 
 @contextmanager
-def _kept_whole() -> Generator[None]:
+def kept_whole() -> Generator[None]:
     """Let torch trace operators of `_WRONGLY_DECOMPOSED` as they are; one thread at a time."""
     with _dispatch_lock:
         # another version of torch may have no decomposition, and an outer block may have taken it away
@@ -174,6 +174,14 @@ def _is_alike(one: Any, other: Any) -> bool:
 _BATCH_NORMS = frozenset({"aten.batch_norm.default", "aten.native_batch_norm.default"})
 
 
+def changes_a_tensor(node: Node) -> bool:
+    """Whether a node changes one of its operands."""
+    if str(node.target) in _BATCH_NORMS:
+        return bool(node.args[5])
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and schema is not None and schema.is_mutable
+
+
 class _LightPass:
     """One walk over the graph that keeps, for each node, the node that holds its tensor's value now."""
 
@@ -192,7 +200,7 @@ class _LightPass:
                     raise NeedsRetraceError("torch.vmap and other transforms of functions are in the graph")
         self.program = copied(self.program)
         self.graph = self.program.graph
-        if any(self._changes(node) for node in self.graph.nodes):
+        if any(map(changes_a_tensor, self.graph.nodes)):
             self._skip_nothings()
             self.order = {node: position for position, node in enumerate(self.graph.nodes)}
             self._find_aliases()
@@ -200,13 +208,6 @@ class _LightPass:
                 self._visit(node)
         self._return_mutations()
         return self.program
-
-    @staticmethod
-    def _changes(node: Node) -> bool:
-        if str(node.target) in _BATCH_NORMS:
-            return bool(node.args[5])
-        schema = getattr(node.target, "_schema", None)
-        return node.op == "call_function" and schema is not None and schema.is_mutable
 
     def _skip_nothings(self) -> None:
         """Read a tensor where a conversion that has nothing to do gives it back."""
@@ -252,7 +253,7 @@ class _LightPass:
             return
         node.args = torch.fx.map_arg(node.args, self._now)
         node.kwargs = torch.fx.map_arg(node.kwargs, self._now)
-        if not self._changes(node):
+        if not changes_a_tensor(node):
             return
         if str(node.target) in _BATCH_NORMS:
             self._train_batch_norm(node)
