@@ -12,7 +12,7 @@ from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeig
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import Kernel, KernelCall, canonical_text
 from daceml.sdfg.scopes import top_maps
-from daceml.sdfg.sizes import Size, product, size, size_bytes
+from daceml.sdfg.sizes import Size, product, renamed, size, size_bytes
 from daceml.sdfg.tensor_lists import ListCall
 
 
@@ -21,19 +21,13 @@ def call_cost(call: KernelCall) -> Cost:
     return _cost_of_call(call.kernel, tuple(call.symbols))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _cost_of_call(kernel: Kernel, symbols: tuple[str, ...]) -> Cost:
     cost = _cost_of_kernel(kernel)
     if not symbols:
         return cost
     names = {f"s{i:02d}": dace.symbol(s) for i, s in enumerate(symbols)}
-
-    def renamed(amount: Size) -> Size:
-        if isinstance(amount, int):
-            return amount
-        return size(amount.xreplace({s: names[str(s)] for s in amount.free_symbols}))
-
-    return cost.mapped(renamed)
+    return cost.mapped(lambda amount: renamed(amount, names))
 
 
 def list_cost(call: ListCall) -> Cost:
@@ -124,6 +118,6 @@ def maps_cost(network: Network) -> tuple[int, Cost]:
     return len(maps), total
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _cost_of_kernel(kernel: Kernel) -> Cost:
     return kernel_cost(kernel.sdfg)

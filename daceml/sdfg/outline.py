@@ -11,7 +11,7 @@ import copy
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One compiled unit: a function of pointers and symbols.
+    """One compiled unit: a function of pointers and symbols. Kernels of the same text are equal.
 
     Attributes:
         name: `k_` and a hash of `text`; a C identifier.
@@ -44,7 +44,7 @@ class Kernel:
 
     name: str
     text: str
-    sdfg: dace.SDFG
+    sdfg: dace.SDFG = field(compare=False)
 
     @property
     def on_device(self) -> bool:

@@ -65,8 +65,14 @@ def never_negative(value: Size) -> bool:
     """Whether it can be seen that a whole number is 0 or more for all symbols from 1 on."""
     if isinstance(value, int):
         return value >= 0
-    terms: Any = sympy.expand(value).as_coefficients_dict()
-    bounds = [[factor * bound for bound in _bounds(term, up=factor < 0)] for term, factor in terms.items()]
+    # expanded within, SymPy would compare what Min and Max are of, which takes longer than all else
+    names = {found: sympy.Dummy() for found in sympy.sympify(value).atoms(sympy.Min, sympy.Max)}
+    kept = {name: found for found, name in names.items()}
+    terms: Any = sympy.expand(value.xreplace(names)).as_coefficients_dict()
+    bounds = [
+        [factor * bound for bound in _bounds(term.xreplace(kept), up=factor < 0)]
+        for term, factor in terms.items()
+    ]
     return any(_is_positive_sum(sum(chosen)) for chosen in itertools.product(*bounds))
 
 
@@ -79,6 +85,10 @@ def _bounds(term: Any, *, up: bool) -> list[Any]:
         return [(over - below + 1) / below, *([sympy.S.Zero] if never_negative(over) else [])]
     if isinstance(term, sympy.Min if up else sympy.Max):
         return list(term.args)
+    if term.has(sympy.Min, sympy.Max):
+        parts = term.args if isinstance(term, sympy.Min) else sympy.Mul.make_args(term)
+        known = not up and not isinstance(term, sympy.Max) and all(map(never_negative, parts))
+        return [sympy.S.Zero] if known else []
     return [term]
 
 

@@ -39,6 +39,22 @@ def number_of_all(value: Size, symbol: int) -> int:
     return number(value, {str(name): symbol for name in names})
 
 
+def renamed(value: Size, names: Mapping[str, sympy.Symbol]) -> Size:
+    """A size over other symbols, which are as unlike each other as those before: nothing becomes simpler."""
+    if isinstance(value, int):
+        return value
+    return _rebuilt(value, {symbol: names[str(symbol)] for symbol in value.free_symbols})
+
+
+def _rebuilt(value: Any, symbols: Mapping[Any, Any]) -> Any:
+    if not value.has(sympy.Min, sympy.Max):
+        return value.xreplace(symbols)
+    parts = [_rebuilt(part, symbols) for part in value.args]
+    # compared again, these take longer than all else
+    unlike = {"evaluate": False} if isinstance(value, sympy.Min | sympy.Max) else {}
+    return value.func(*parts, **unlike)
+
+
 def product(sizes: Iterable[Size]) -> Size:
     """Number of elements of a box."""
     result: Size = 1

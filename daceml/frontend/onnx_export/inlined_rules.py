@@ -72,7 +72,8 @@ def _replace(node: Node, rule: Callable[..., Any], table: Mapping[Any, Callable[
         node.graph.erase_node(user)
     node.graph.erase_node(node)
     for one in reversed(list(made.values())):
-        if not one.users and one.op == "call_function" and not draws_numbers(one.target, one.args, one.kwargs):
+        is_unread = not one.users and one.op == "call_function"
+        if is_unread and not draws_numbers(one.target, one.args, one.kwargs):
             node.graph.erase_node(one)
 
 
