@@ -30,6 +30,7 @@ TEXTS = [
     "n//2", "(n-5)//2+1", "-((-n)//4)*4", "Mod(-n,4)", "n%4", "(4-n%4)%4", "PythonMod(-n, 7)", "n**3",
     "Max(n,4)", "min(n//2,m,7)", "max(1,n-m)", "Abs(n-5)", "ceiling(n/2)", "floor((n+1)/3)", "int_ceil(n,3)",
     "(n//2)%3", "((n-1)//2)//2+1", "(n+m)//2", "(n-m)//2", "-n//4", "n//m", "n%m", "(n*m)//m", "n-n//2",
+    "min(n-5,m)", "m*min(n-5,m)", "9-max(n,m)", "n-min(n,m)", "max(n,m)-n", "min(n,m)*max(n-2,1)",
     "((n+2)//3)*3-n", "CeilToInt(IntTrueDiv(n,4))", "(n//2+1)//2*2", "(n//2)//3 + (n%2)*m", "n*(n+1)/2",
     "FloorToInt(0.75*ToFloat(n))", "TruncToInt(ToFloat(n)/2)",
 ]  # fmt: skip
@@ -80,7 +81,7 @@ def test_equal_sizes_are_one_expression():
 
 
 def test_what_is_seen_to_be_no_less_than_zero():
-    for size in ("n//2", "n%4", "(-n)%4", "n-n//2", "(n//2)%3", "Max(n-m,0)", "n*m-1"):
+    for size in ("n//2", "n%4", "(-n)%4", "n-n//2", "(n//2)%3", "Max(n-m,0)", "n*m-1", "n-min(n,m)", "max(n,m)-n"):
         assert never_negative(parsed(size)), size
     for size in ("n-2", "n-m", "(n-5)//2", "Min(n,m)-2"):
         assert not never_negative(parsed(size)), size

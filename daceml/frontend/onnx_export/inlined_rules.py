@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     Node = torch.fx.Node
 
 
+_PROVENANCE = ("nn_module_stack", "stack_trace", "custom", "original_aten")
+"""What torch's own decompositions keep of a node: where it comes from, and the first operator it stood for."""
+
+
 class NeedsWholeGraphError(Exception):
     """A rule that cannot be put in the place of a node; the message says why."""
 
@@ -71,9 +75,8 @@ def _replace(node: Node, rule: Callable[..., Any], table: Mapping[Any, Callable[
         user.replace_all_uses_with(results[user.args[1]])
         node.graph.erase_node(user)
     node.graph.erase_node(node)
-    for one in reversed(list(made.values())):
-        is_unread = not one.users and one.op == "call_function"
-        if is_unread and not draws_numbers(one.target, one.args, one.kwargs):
+    for one in (made[part] for part in reversed(traced) if part.op != "placeholder"):
+        if not one.users and not draws_numbers(one.target, one.args, one.kwargs):
             node.graph.erase_node(one)
 
 
@@ -100,8 +103,11 @@ def _traced(node: Node, rule: Callable[..., Any], table: Mapping[Any, Any]) -> t
     fake = torch._guards.detect_fake_mode([*values, node.meta.get("val")])  # pyright: ignore[reportPrivateUsage]
     if fake is None:
         raise NeedsWholeGraphError(f"the shapes of {node} are not known")
-    with fake, torch.no_grad():
-        module = make_fx(apply, within, pre_dispatch=True)(*values)
+    try:
+        with fake, torch.no_grad():
+            module = make_fx(apply, within, pre_dispatch=True)(*values)
+    except Exception as error:
+        raise NeedsWholeGraphError(f"the rule of {node.target} cannot be traced alone: {error}") from error
     if refused:
         return [], NotImplemented
     _check(module, values)
@@ -132,5 +138,6 @@ def _put(traced: list[Node], node: Node) -> dict[Node, Node]:
             made[one] = next(operands)
             continue
         made[one] = node.graph.node_copy(one, lambda inner: made[inner])
-        made[one].meta = {**node.meta, "val": one.meta.get("val")}
+        kept = {key: node.meta[key] for key in _PROVENANCE if key in node.meta}
+        made[one].meta = {"val": one.meta.get("val"), "original_aten": node.target, **kept}
     return made
