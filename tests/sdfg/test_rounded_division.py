@@ -81,7 +81,8 @@ def test_equal_sizes_are_one_expression():
 
 
 def test_what_is_seen_to_be_no_less_than_zero():
-    for size in ("n//2", "n%4", "(-n)%4", "n-n//2", "(n//2)%3", "Max(n-m,0)", "n*m-1", "n-min(n,m)", "max(n,m)-n"):
+    sizes = ("n//2", "n%4", "(-n)%4", "n-n//2", "(n//2)%3", "Max(n-m,0)", "n*m-1", "n-min(n,m)", "max(n,m)-n")
+    for size in sizes:
         assert never_negative(parsed(size)), size
     for size in ("n-2", "n-m", "(n-5)//2", "Min(n,m)-2"):
         assert not never_negative(parsed(size)), size

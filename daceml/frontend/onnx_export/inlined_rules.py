@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _PROVENANCE = ("nn_module_stack", "stack_trace", "custom", "original_aten")
-"""What torch's own decompositions keep of a node: where it comes from, and the first operator it stood for."""
+"""What is kept of a node: where it comes from, and the first operator that it stood for."""
 
 
 class NeedsWholeGraphError(Exception):
