@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect, insort
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cached_property
 from typing import Literal
 
@@ -48,6 +48,8 @@ class Choices:
         self.producer: dict[str, ForwardStep] = {}
         self.behind = [n for n in facts.order if n not in facts.ahead]
         self.forward = [n for n in facts.order if n in facts.ahead]
+        self.is_behind = frozenset(self.behind)
+        self._needed_in: dict[str, list[int]] = {}
         cuts = self._cuts() if extent == "all" else []
         self.stage_count = len(cuts) + 1
         self.stages = {n: bisect(cuts, i) for i, n in enumerate(self.behind)}
@@ -138,12 +140,15 @@ class Choices:
     def fuses(self, step: ForwardStep) -> bool:
         """Whether copies of a step disappear in their readers."""
         wanted = [a for a in step.writes if a in self.producer]
-        again = [s.node for s in self.steps]
-        return all(self.facts.fusing_readers(a, [*self.behind, *again]) for a in wanted)
+        again = {s.node for s in self.steps}
+        return all(self.facts.fusing_readers(a, self.is_behind | again) for a in wanted)
 
     def needed_in(self, array: str) -> list[int]:
         """Stages in which the backward pass itself reads an array."""
-        return sorted({self.stages[n] for n in self.readers(array, self.behind)})
+        if array not in self._needed_in:
+            stages = {self.stages[n] for n in self.facts.readers(array, self.is_behind)}
+            self._needed_in[array] = sorted(stages)
+        return self._needed_in[array]
 
     @cached_property
     def run_stages(self) -> dict[nodes.Node, frozenset[int]]:
@@ -160,7 +165,7 @@ class Choices:
         near: dict[nodes.Node, frozenset[int]] = {}
         for step in self._steps_backward():
             own = frozenset(t for a in step.writes if a in self.producer for t in self.needed_in(a))
-            after = (wanted[n] for a in step.writes for n in self.readers(a, wanted))
+            after = (wanted[n] for a in step.writes for n in self.facts.readers(a, wanted))
             near[step.node] = own.union(*after)
             wanted[step.node] = own or near[step.node]
         return near
@@ -206,7 +211,7 @@ class Choices:
 
     def storing_cost(self, array: str) -> float:
         """Bytes that move because an array is stored: its read, and its write where fusion would spare it."""
-        readers = self.readers(array, self.forward)
+        readers = set(self.facts.readers(array, self.facts.ahead))
         spared = len(readers) == 1 and self.producer[array].elementwise
         spared = spared and self.facts.fusing_readers(array, readers)
         return self.facts.array_bytes(array) * ((2 if spared else 1) + _MEMORY_WEIGHT)
@@ -217,11 +222,7 @@ class Choices:
             return 0.0
         if not step.elementwise:
             return step.computing + step.moving
-        alone = [a for a in step.writes if not self.facts.fusing_readers(a, self.behind)]
-        fetched = [a for a in step.reads if self.at_hand(a) and not self.readers(a, self.behind)]
+        alone = [a for a in step.writes if not self.facts.fusing_readers(a, self.is_behind)]
+        fetched = [a for a in step.reads if self.at_hand(a) and not self.facts.readers(a, self.is_behind)]
         written, read = (sum(map(self.facts.array_bytes, arrays)) for arrays in (alone, fetched))
         return step.computing + 2 * written + read
-
-    def readers(self, array: str, among: Collection[nodes.Node]) -> list[nodes.Node]:
-        """Steps that read an array."""
-        return [n for n in among if array in self.facts.read_by(n)]

@@ -6,7 +6,7 @@ What each reads, writes and costs, and why some cannot run again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -82,6 +82,7 @@ class ForwardSteps:
         self._steps: dict[nodes.Node, ForwardStep] = {}
         self._choices: dict[nodes.Node, Choice | str] = {}
         self._reads: dict[nodes.Node, tuple[str, ...]] = {}
+        self._bytes: dict[str, int] = {}
         self._elements: dict[tuple[nodes.Node, str], bool] = {}
         self._outliner = Outliner()
 
@@ -119,10 +120,25 @@ class ForwardSteps:
             self._reads[node] = tuple(dict.fromkeys(self.roots[a] for a in reads(self.state, node)))
         return self._reads[node]
 
+    @cached_property
+    def _readers(self) -> dict[str, list[nodes.Node]]:
+        """Array -> steps of both halves that read it, in order."""
+        found: dict[str, list[nodes.Node]] = {}
+        for node in self.order:
+            for array in self.read_by(node):
+                found.setdefault(array, []).append(node)
+        return found
+
+    def readers(self, array: str, among: Container[nodes.Node]) -> list[nodes.Node]:
+        """Steps that read an array, in order; `among`, a set or a mapping, are those that count."""
+        return [n for n in self._readers.get(array, ()) if n in among]
+
     def array_bytes(self, array: str) -> int:
         """Bytes of an array, symbols at their example size."""
-        desc = self.network.sdfg.arrays[array]
-        return at_example(product(size(s) for s in desc.shape)) * desc.dtype.bytes
+        if array not in self._bytes:
+            desc = self.network.sdfg.arrays[array]
+            self._bytes[array] = at_example(product(size(s) for s in desc.shape)) * desc.dtype.bytes
+        return self._bytes[array]
 
     def temporary_bytes(self, node: nodes.Node) -> int:
         """What the vendor's function behind an operator of either half takes besides its results."""
@@ -141,9 +157,9 @@ class ForwardSteps:
             self._steps[node] = found
         return self._steps[node]
 
-    def fusing_readers(self, array: str, among: Collection[nodes.Node]) -> bool:
+    def fusing_readers(self, array: str, among: Container[nodes.Node]) -> bool:
         """Whether every one of these steps reads an array as fusion needs it: element by element."""
-        readers = [n for n in among if array in self.read_by(n)]
+        readers = self.readers(array, among)
         for reader in readers:
             if (reader, array) not in self._elements:
                 self._elements[reader, array] = self._reads_elements(reader, array)

@@ -113,7 +113,7 @@ def _why_again(choices: Choices, choice: Storage, array: str) -> str:
     step = choices.producer[array]
     times = len(choice.again.get(step.node, ()))
     often = "again" if times == 1 else f"{times} times again"
-    inside = step.elementwise and choices.facts.fusing_readers(array, choices.behind)
+    inside = step.elementwise and choices.facts.fusing_readers(array, choices.is_behind)
     return f"{step.label} runs {often}{' inside its readers' if inside else ''}, from {', '.join(step.reads)}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -98,11 +98,18 @@ def _reachable(network: Network, inputs: list[str]) -> frozenset[str]:
     return active_arrays(network.sdfg, network.state, inputs, network.outputs)
 
 
-def _identity(network: Network, array: str) -> str:
-    """What an array is, apart from its name, which another differentiation may give to another one."""
+def _identities(network: Network, arrays: Iterable[str]) -> tuple[str, ...]:
+    """What arrays are, apart from their names, which another differentiation may give to others."""
+    places: dict[str, list[nodes.AccessNode]] = {}
+    for node in network.state.data_nodes():
+        places.setdefault(node.data, []).append(node)
+    return tuple(_identity(network, array, places.get(array, [])) for array in arrays)
+
+
+def _identity(network: Network, array: str, places: list[nodes.AccessNode]) -> str:
     state, desc = network.state, network.sdfg.arrays[array]
     kind = f"{desc.dtype.to_string()}{list(map(str, desc.shape))}"
-    written = [e for n in state.data_nodes() if n.data == array for e in state.in_edges(n)]
+    written = [e for n in places for e in state.in_edges(n)]
     if not written:
         return f"{array}: {kind}, which has no elements to write"
     edge = written[0]
@@ -174,7 +181,7 @@ def _record(
     return GradientRecord(
         results=len(results),
         saved=tuple(forward.outputs.index(a) for a in parts.saved),
-        saved_arrays=tuple(_identity(forward, a) for a in parts.saved),
+        saved_arrays=_identities(forward, parts.saved),
         reads=(
             *(reader(a) for a in parts.read),
             *(("sizes", forward.inputs.index(a)) for a in parts.sized),

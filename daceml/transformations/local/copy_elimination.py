@@ -8,6 +8,7 @@ one array with a copy of it; a reader of the first then reads the result.
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
 import dace
@@ -30,9 +31,9 @@ def eliminate_copies(network: Network) -> int:
         how many copies disappeared.
     """
     state = network.state
-    count = 0
+    count, places = 0, _places(network)
     for entry in top_maps(state):
-        ends = _copied(network, entry)
+        ends = _copied(network, entry, places)
         if ends is None:
             continue
         mine, theirs = (network.sdfg.arrays[node.data] for node in ends)
@@ -40,13 +41,21 @@ def eliminate_copies(network: Network) -> int:
             _join(network, entry, *ends)
         else:
             _write_through(network, entry, *ends)
-        count += 1
+        count, places = count + 1, _places(network)
     applied = {"eliminate_copies": count} if count else {}
     network.passes.append(PassRecord(level="local", name="eliminate_copies", applied=applied))
     return count
 
 
-def _copied(network: Network, entry: nodes.MapEntry) -> tuple[nodes.AccessNode, nodes.AccessNode] | None:
+def _places(network: Network) -> Counter[str]:
+    """How many access nodes an array has outside of maps."""
+    scopes = network.state.scope_dict()
+    return Counter(node.data for node in network.state.data_nodes() if scopes[node] is None)
+
+
+def _copied(
+    network: Network, entry: nodes.MapEntry, places: Counter[str]
+) -> tuple[nodes.AccessNode, nodes.AccessNode] | None:
     """Where a map reads and where it writes, if it does nothing but copy an array of the program's own into a
     result."""
     state, arrays = network.state, network.sdfg.arrays
@@ -69,16 +78,11 @@ def _copied(network: Network, entry: nodes.MapEntry) -> tuple[nodes.AccessNode, 
         network, source, target
     ):
         return None
-    if any(len(_outside(network, array)) != 1 for array in (source.data, target.data)):
+    if any(places[array] != 1 for array in (source.data, target.data)):
         return None
     if any(check.array == source.data for check in network.checks) or state.in_degree(target) != 1:
         return None
     return (source, target) if _is_copy(network, entry, source.data) else None
-
-
-def _outside(network: Network, array: str) -> list[nodes.AccessNode]:
-    scopes = network.state.scope_dict()
-    return [n for n in network.state.data_nodes() if n.data == array and scopes[n] is None]
 
 
 def _is_written_by_a_call(network: Network, source: nodes.AccessNode, target: nodes.AccessNode) -> bool:
