@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import dace
@@ -114,10 +115,14 @@ class _Cloning:
         """What the forward pass keeps of an array of the caller's."""
         if array not in self.copies:
             name = self.copies[array] = self._array(array)
-            Builder(self.sdfg, self.state).emit_copy(f"copy_{array}", array, name)
-            self.access[name] = next(n for n in self.state.data_nodes() if n.data == name)
+            self._builder.emit_copy(f"copy_{array}", array, name)
+            self.access[name] = self._builder.node_of(name)
             self.network.saved |= {name}
         return self.copies[array]
+
+    @cached_property
+    def _builder(self) -> Builder:
+        return Builder(self.sdfg, self.state)
 
     def _copied(self, node: nodes.Node, names: Mapping[str, str]) -> Any:
         fresh = copy.deepcopy(node)
