@@ -16,7 +16,7 @@ from dace.subsets import Range
 
 from daceml.sdfg.builder import Spans, box, span, union
 from daceml.sdfg.scalar import Index
-from daceml.sdfg.scopes import scope_nodes
+from daceml.sdfg.scopes import exit_of, scope_nodes
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -51,7 +51,7 @@ def block_last_loop(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntr
         entry: of a map whose iterations over its last parameter are independent of each other, from 0 on.
     """
     outer: nodes.Map = entry.map
-    exit_: Any = state.exit_node(entry)
+    exit_: Any = exit_of(state, entry)
     count = int(outer.range.size()[-1])
     whole = count <= width
     if whole and len(outer.params) == 1 and state.entry_node(entry) is not None:
@@ -89,7 +89,7 @@ def rename_parameter(state: dace.SDFGState, inside: Sequence[Any], old: str, new
     """An expression in the place of a parameter, in everything behind the map's entry."""
     names: dict[Any, Any] = {symbolic.symbol(old): new}
     text = f"({symbolic.symstr(new)})"
-    end, changed = state.exit_node(inside[0]), set[int]()
+    end, changed = exit_of(state, inside[0]), set[int]()
     for node in inside:
         if node is end:
             continue

@@ -13,6 +13,7 @@ from dace.sdfg import nodes
 from dace.subsets import Range
 
 from daceml.sdfg.scalar import Index
+from daceml.sdfg.scopes import exit_of
 
 
 def wrap(
@@ -29,7 +30,7 @@ def wrap(
     ranges = Range([(0, extent - 1, 1) for extent in box.values()])
     body = nodes.Map(entry.map.label, list(box), ranges, schedule)
     outer, outer_exit = nodes.MapEntry(body), nodes.MapExit(body)
-    exit_: Any = state.exit_node(entry)
+    exit_: Any = exit_of(state, entry)
     state.add_nodes_from([outer, outer_exit])
     for edge in list(state.in_edges(entry)):
         state.remove_edge(edge)

@@ -24,6 +24,7 @@ from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network, Preparation
 from daceml.sdfg.passes import PassRecord, Refusal
+from daceml.sdfg.scopes import exit_of
 from daceml.sdfg.sizes import product
 from daceml.transformations.coarse.frozen_calls import Call, call_of
 from daceml.transformations.rewriting.pattern import OperatorGraph
@@ -225,7 +226,7 @@ def _prepare_relayouts(network: Network) -> int:
         entries = {e.dst for e in state.out_edges(access)}
         if len(entries) != 1 or not isinstance(entry := entries.pop(), nodes.MapEntry):
             continue
-        leave = state.exit_node(entry)
+        leave = exit_of(state, entry)
         assert leave is not None
         target = state.out_edges(leave)[0].dst
         if entry.map.label != f"relayout_{target.data}":

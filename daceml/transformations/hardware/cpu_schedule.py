@@ -13,7 +13,7 @@ from daceml.config import config
 from daceml.sdfg.blocks import block_last_loop
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
-from daceml.sdfg.scopes import scope_nodes
+from daceml.sdfg.scopes import exit_of, scope_nodes
 from daceml.sdfg.sizes import Size, product, size, size_bytes
 
 # Chunks that a parallel loop should have, so that threads of unequal speed end together
@@ -62,7 +62,7 @@ def schedule_maps(network: Network, *, fewest_iterations: int | None = None) -> 
 
 
 def _refusal(state: dace.SDFGState, entry: nodes.MapEntry, why: str) -> Refusal:
-    written = [e.data.data for e in state.out_edges(state.exit_node(entry)) if e.data.data is not None]
+    written = [e.data.data for e in state.out_edges(exit_of(state, entry)) if e.data.data is not None]
     descs = [state.sdfg.arrays[array] for array in written]
     return Refusal(
         subject=written[0] if written else entry.map.label,

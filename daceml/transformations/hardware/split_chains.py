@@ -26,7 +26,7 @@ from daceml.sdfg.blocks import Block, block_last_loop, widened
 from daceml.sdfg.costs import special_functions
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
-from daceml.sdfg.scopes import scope_nodes, top_maps
+from daceml.sdfg.scopes import exit_of, scope_nodes, top_maps
 from daceml.sdfg.sizes import size
 from daceml.transformations.hardware.gpu_flattening import is_flat
 
@@ -103,7 +103,7 @@ class _Scope:
             if not edge.data.is_empty():
                 array = str(edge.data.data)
                 reads[array] = max(reads.get(array, 0), stages[edge.dst])
-        end = self.state.exit_node(self.entry)
+        end = exit_of(self.state, self.entry)
         written = self.state.in_edges(end)
         return all(reads.get(str(e.data.data), 0) <= self._stage_of(e.src, stages) for e in written)
 
@@ -128,7 +128,7 @@ class _Scope:
             if not state.in_degree(entry):
                 state.add_edge(self.entry, None, entry, None, Memlet())
             if not state.out_degree(end):
-                state.add_edge(end, None, state.exit_node(self.entry), None, Memlet())
+                state.add_edge(end, None, exit_of(state, self.entry), None, Memlet())
 
     def _move_inputs(self, block: Block, stages: Mapping[nodes.Tasklet, int], ends: Any) -> None:
         state = self.state

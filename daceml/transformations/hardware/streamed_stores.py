@@ -27,7 +27,7 @@ from daceml.sdfg.blocks import Block, block_last_loop, widened
 from daceml.sdfg.costs import STREAM
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
-from daceml.sdfg.scopes import scope_nodes, top_maps
+from daceml.sdfg.scopes import exit_of, scope_nodes, top_maps
 from daceml.sdfg.sizes import size
 from daceml.transformations.hardware.read_ahead import WIDTH, along_memory, fetch, has_bytes, reads_ahead
 
@@ -63,7 +63,7 @@ class _Scope:
 
     def __init__(self, network: Network, entry: nodes.MapEntry, limit: int) -> None:
         self.sdfg, self.state = network.sdfg, network.state
-        self.entry, self.exit = entry, self.state.exit_node(entry)
+        self.entry, self.exit = entry, exit_of(self.state, entry)
         self.refused: dict[str, str] = {}
         self.limit = limit
 

@@ -25,7 +25,7 @@ from daceml.sdfg.costs import TILE
 from daceml.sdfg.loops import Loop, stride_along
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
-from daceml.sdfg.scopes import scope_nodes, top_maps
+from daceml.sdfg.scopes import exit_of, scope_nodes, top_maps
 from daceml.sdfg.sizes import size, size_bytes
 
 _LINE_BYTES = 64
@@ -80,7 +80,7 @@ class _Scope:
 
     def _along(self) -> str | None:
         """The parameter along which the largest result lies in memory."""
-        end = self.state.exit_node(self.entry)
+        end = exit_of(self.state, self.entry)
         written = [e.data for e in self._edges() if isinstance(e.src, nodes.Tasklet) and e.dst is end]
         for memlet in sorted(written, key=lambda m: -self._bytes(m.data)):
             for param, extent in self.extents.items():
@@ -114,7 +114,7 @@ class _Scope:
             return "its kernel is a reduction"
         if any(low != 0 or step != 1 for low, _, step in self.entry.map.range.ranges):
             return "its kernel skips elements"
-        written = {e.data.data for e in self.state.out_edges(self.state.exit_node(self.entry))}
+        written = {e.data.data for e in self.state.out_edges(exit_of(self.state, self.entry))}
         if written & {e.data.data for e in self.state.in_edges(self.entry)}:
             return "its kernel writes it, too"
         if not self._is_long(along):
@@ -206,7 +206,7 @@ class _Scope:
 
     def _edges(self) -> list[Any]:
         inside = scope_nodes(self.state, self.entry)
-        end = self.state.exit_node(self.entry)
+        end = exit_of(self.state, self.entry)
         return [
             e
             for n in inside

@@ -25,7 +25,7 @@ from daceml.sdfg.lifting import NotLiftable, Statement, lift
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.scalar import Scalar
-from daceml.sdfg.scopes import remove_scope
+from daceml.sdfg.scopes import exit_of, remove_scope
 from daceml.transformations.layout.magnitude_limits import (
     SWALLOWING,
     bias_is_known,
@@ -117,7 +117,7 @@ def _place(node: ONNXNode, network: Network) -> _Place | str:
     loop = readers[0].dst
     if not isinstance(loop, nodes.MapEntry):
         return "no generated kernel reads its result"
-    written = state.out_edges(state.exit_node(loop))
+    written = state.out_edges(exit_of(state, loop))
     if len(written) != 1:
         return "the kernel after it writes several arrays"
     target = written[0].dst

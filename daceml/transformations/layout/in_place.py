@@ -15,6 +15,7 @@ from dace.sdfg.graph import MultiConnectorEdge
 from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
+from daceml.sdfg.scopes import exit_of
 
 
 def write_in_place(network: Network) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ class _InPlace:
         entry = readers[0].dst
         if not isinstance(entry, nodes.MapEntry):
             return "no generated kernel reads it"
-        exit_ = self.state.exit_node(entry)
+        exit_ = exit_of(self.state, entry)
         results = self.state.out_edges(exit_)
         inside = self.state.in_edges(exit_)
         if len(results) != 1 or len(inside) != 1:

@@ -20,7 +20,7 @@ from daceml.sdfg.lifting import NotLiftable, lift
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
 from daceml.sdfg.scalar import HALF, Scalar
-from daceml.sdfg.scopes import scope_nodes, top_maps
+from daceml.sdfg.scopes import exit_of, scope_nodes, top_maps
 from daceml.sdfg.sizes import product, row_major, size
 
 
@@ -59,7 +59,7 @@ def _copied(
     """Where a map reads and where it writes, if it does nothing but copy an array of the program's own into a
     result."""
     state, arrays = network.state, network.sdfg.arrays
-    reads, writes = state.in_edges(entry), state.out_edges(state.exit_node(entry))
+    reads, writes = state.in_edges(entry), state.out_edges(exit_of(state, entry))
     if len(reads) != 1 or len(writes) != 1 or len(scope_nodes(state, entry)) != 3:
         return None
     source, target = reads[0].src, writes[0].dst

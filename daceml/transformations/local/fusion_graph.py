@@ -48,6 +48,9 @@ class UnitGraph:
     Args:
         group: of a top-level map; None where fusion cannot read it.
         draws: nodes that draw random numbers, in the order in which they have to.
+
+    Attributes:
+        units: in the order of the program.
     """
 
     def __init__(
@@ -58,10 +61,10 @@ class UnitGraph:
     ) -> None:
         scopes = state.scope_dict()
         of: dict[nodes.Node, Unit] = {}
-        self.units: list[Unit] = []
+        self.units: dict[Unit, None] = {}
         for place, node in enumerate(program_order(state, draws)):
             if isinstance(node, nodes.MapExit):
-                entry = state.entry_node(node)
+                entry = scopes[node]
                 if entry in of:
                     of[node] = of[entry]
             elif scopes[node] is None:
@@ -70,7 +73,10 @@ class UnitGraph:
                     unit.scopes, unit.group = (node,), group(node)
                 elif isinstance(node, nodes.AccessNode):
                     unit.array = node.data
-                self.units.append(unit)
+                self.units[unit] = None
+        self._at: list[Unit | None] = [None] * state.number_of_nodes()
+        for unit in self.units:
+            self._at[unit.place] = unit
         pairs = [(edge.src, edge.dst) for edge in state.edges()]
         for first, second in (*pairs, *itertools.pairwise(draws)):
             if first in of and second in of and of[first] is not of[second]:
@@ -93,14 +99,15 @@ class UnitGraph:
         for unit in between:
             unit.after.discard(one)
         one.before -= between
-        self.units.remove(other)
+        del self.units[other]
+        self._at[other.place] = None
         other.group = None
         self._place(min(one.place, other.place), max(one.place, other.place))
 
     def _place(self, low: int, high: int) -> None:
         """Put the units from one place to another in order again: what lay between two that have become one
         comes before or behind them."""
-        window = [unit for unit in self.units if low <= unit.place <= high]
+        window = [unit for unit in self._at[low : high + 1] if unit is not None]
         inside = set(window)
         missing = {unit: len(unit.before & inside) for unit in window}
         ready = [(unit.place, unit) for unit in window if not missing[unit]]
@@ -113,6 +120,7 @@ class UnitGraph:
                 if not missing[after]:
                     heapq.heappush(ready, (after.place, after))
         assert len(ordered) == len(window), "units that were merged are in a circle"
+        self._at[low : high + 1] = [*ordered, *[None] * (high + 1 - low - len(ordered))]
         for place, unit in enumerate(ordered, low):
             unit.place = place
 

@@ -32,7 +32,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
 from daceml.sdfg.scalar import HALF, Index, Reduction, Scalar, cast
 from daceml.sdfg.scalar_rewrite import rebuilt, rename, substitute
-from daceml.sdfg.scopes import remove_scope, scope_nodes, top_maps
+from daceml.sdfg.scopes import exit_of, remove_scope, scope_nodes, top_maps
 from daceml.sdfg.sizes import product, size
 from daceml.sdfg.tasklet_code import find_reductions
 
@@ -55,7 +55,7 @@ def narrow_sums(network: Network) -> int:
     for entry in top_maps(state):
         if not _accumulates_wide(state, entry):
             continue
-        edges = (*state.in_edges(entry), *state.out_edges(state.exit_node(entry)))
+        edges = (*state.in_edges(entry), *state.out_edges(exit_of(state, entry)))
         target = str(edges[-1].data.data)
         try:
             computation = _narrowed(sdfg, lift(sdfg, state, entry, outside))

@@ -26,7 +26,7 @@ from daceml.sdfg.passes import ELSEWHERE, PassRecord, by_place, refused_arrays
 from daceml.sdfg.row_merging import merge_rows
 from daceml.sdfg.scalar import Index
 from daceml.sdfg.scalar_rewrite import nodes_of
-from daceml.sdfg.scopes import scope_nodes
+from daceml.sdfg.scopes import exit_of, scope_nodes
 from daceml.sdfg.sizes import product, size
 from daceml.sdfg.warp_tiling import chunks_over_threads, over_threads
 from daceml.transformations.local.equal_accumulations import merge_equal_accumulations
@@ -155,13 +155,13 @@ class _Fusion:
 
     def _group(self, entry: nodes.MapEntry) -> Group | None:
         state = self.state
-        arrays = [e.data.data for e in (*state.in_edges(entry), *state.out_edges(state.exit_node(entry)))]
+        arrays = [e.data.data for e in (*state.in_edges(entry), *state.out_edges(exit_of(state, entry)))]
         if any(array is not None and array not in self.access for array in arrays):
             return None
         try:
             members = members_of(self.sdfg, state, entry, self.outside)
         except NotLiftable as reason:
-            for edge in state.out_edges(state.exit_node(entry)):
+            for edge in state.out_edges(exit_of(state, entry)):
                 self.report.refused[str(edge.data.data)] = str(reason)
             return None
         targets = [m.target for m in members]

@@ -23,7 +23,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
 from daceml.sdfg.scalar import Index, Reduction, Scalar
 from daceml.sdfg.scalar_rewrite import free_names, nodes_of, rename, replace_parts, substitute
-from daceml.sdfg.scopes import remove_scope
+from daceml.sdfg.scopes import exit_of, remove_scope
 from daceml.sdfg.sizes import Size, product, row_major, size
 from daceml.sdfg.tasklet_code import find_reductions
 
@@ -60,7 +60,7 @@ def sum_through_views(network: Network) -> int:
         except (NotLiftable, ValueError):
             continue
         except StaysApart as reason:
-            refused[str(state.out_edges(state.exit_node(entry))[0].data.data)] = str(reason)
+            refused[str(state.out_edges(exit_of(state, entry))[0].data.data)] = str(reason)
             continue
         if computation is not None:
             remove_scope(state, entry)
