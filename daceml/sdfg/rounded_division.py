@@ -86,7 +86,7 @@ def _bounds(term: Any, *, up: bool) -> list[Any]:
     if isinstance(term, sympy.Min if up else sympy.Max):
         return list(term.args)
     if term.has(sympy.Min, sympy.Max):
-        parts = term.args if isinstance(term, sympy.Min) else sympy.Mul.make_args(term)
+        parts: Any = term.args if isinstance(term, sympy.Min) else sympy.Mul.make_args(term)
         known = not up and not isinstance(term, sympy.Max) and all(map(never_negative, parts))
         return [sympy.S.Zero] if known else []
     return [term]

@@ -27,8 +27,10 @@ def number(value: Size, symbols: Mapping[str, int]) -> int:
     """A size at given values of the symbols; 0 where these are so small that it divides by 0."""
     if isinstance(value, int):
         return value
+    numbers = {s: sympy.Integer(symbols[str(s)]) for s in value.free_symbols}
+    replaced: Any = value.xreplace(numbers)
     try:
-        return int(value.xreplace({s: sympy.Integer(symbols[str(s)]) for s in value.free_symbols}))
+        return int(replaced)
     except ZeroDivisionError:
         return 0
 

@@ -17,7 +17,6 @@ from dace.transformation.passes.analysis import loop_analysis
 from daceml.errors import GradientError
 from daceml.sdfg.scalar import Index
 from daceml.sdfg.scalar_rewrite import as_index
-from daceml.sdfg.scopes import exit_of
 
 
 @dataclass(kw_only=True, eq=False)
@@ -139,7 +138,7 @@ def _steps(state: dace.SDFGState, loops: tuple[LoopRegion, ...], first: int) -> 
                     add(None, (), (edge,))
         elif isinstance(node, nodes.EntryNode):
             inside = state.scope_subgraph(node, include_entry=True, include_exit=True).nodes()
-            add(node, inside, [*state.in_edges(node), *state.out_edges(exit_of(state, node))])
+            add(node, inside, [*state.in_edges(node), *state.out_edges(state.exit_node(node))])
         else:
             add(node, (node,), [*state.in_edges(node), *state.out_edges(node)])
     return found

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -72,7 +73,8 @@ def _replace(node: Node, rule: Callable[..., Any], table: Mapping[Any, Callable[
     for user in list(node.users):
         if user.target is not operator.getitem or not isinstance(results, list | tuple):
             raise NeedsWholeGraphError(f"{user} takes all results of {node}")
-        user.replace_all_uses_with(results[user.args[1]])
+        place: Any = user.args[1]
+        user.replace_all_uses_with(results[place])
         node.graph.erase_node(user)
     node.graph.erase_node(node)
     for one in (made[part] for part in reversed(traced) if part.op != "placeholder"):
@@ -100,7 +102,7 @@ def _traced(node: Node, rule: Callable[..., Any], table: Mapping[Any, Any]) -> t
     values = [operand.meta["val"] for operand in operands]
     # a rule may be written with operators that have one, too
     within = {target: other for target, other in table.items() if isinstance(target, OpOverload)}
-    fake = torch._guards.detect_fake_mode([*values, node.meta.get("val")])  # pyright: ignore[reportPrivateUsage]
+    fake = detect_fake_mode([*values, node.meta.get("val")])
     if fake is None:
         raise NeedsWholeGraphError(f"the shapes of {node} are not known")
     try:
