@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dace.sdfg import nodes
 
@@ -100,13 +100,14 @@ def _reachable(network: Network, inputs: list[str]) -> frozenset[str]:
 
 def _identities(network: Network, arrays: Iterable[str]) -> tuple[str, ...]:
     """What arrays are, apart from their names, which another differentiation may give to others."""
+    scopes = network.state.scope_dict()
     places: dict[str, list[nodes.AccessNode]] = {}
     for node in network.state.data_nodes():
         places.setdefault(node.data, []).append(node)
-    return tuple(_identity(network, array, places.get(array, [])) for array in arrays)
+    return tuple(_identity(network, array, places.get(array, []), scopes) for array in arrays)
 
 
-def _identity(network: Network, array: str, places: list[nodes.AccessNode]) -> str:
+def _identity(network: Network, array: str, places: list[nodes.AccessNode], scopes: Mapping[Any, Any]) -> str:
     state, desc = network.state, network.sdfg.arrays[array]
     kind = f"{desc.dtype.to_string()}{list(map(str, desc.shape))}"
     written = [e for n in places for e in state.in_edges(n)]
@@ -115,9 +116,7 @@ def _identity(network: Network, array: str, places: list[nodes.AccessNode]) -> s
     edge = written[0]
     writer: nodes.Node = edge.src
     if isinstance(writer, nodes.MapExit):
-        entry = state.entry_node(writer)
-        assert entry is not None, "a map has both ends"
-        writer = entry
+        writer = scopes[writer]
     name = getattr(writer, "onnx_name", "") or str(getattr(writer, "label", writer))
     sources = sorted(reads(state, writer)) if not isinstance(writer, nodes.AccessNode) else [writer.data]
     return f"{array}: {kind}, {edge.src_conn} of {name} from {sources}"
