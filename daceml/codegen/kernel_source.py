@@ -6,7 +6,6 @@ import re
 from functools import lru_cache
 
 from dace.codegen import codegen
-from dace.config import set_temporary
 
 from daceml.codegen.loop_hints import with_bools_as_bytes, with_independent_iterations
 from daceml.codegen_cuda.kernel_unit import kernel_unit
@@ -33,8 +32,7 @@ def kernel_source(kernel: Kernel) -> str:
     if kernel.on_device:
         return kernel_unit(kernel).text
     sdfg = with_sums_in_blocks(kernel.sdfg)
-    with set_temporary("optimizer", "detect_control_flow", value=False):  # a kernel is one state
-        main = next(o for o in codegen.generate_code(sdfg, validate=True) if o.name == kernel.name)
+    main = next(o for o in codegen.generate_code(sdfg, validate=True) if o.name == kernel.name)
     (state,) = sdfg.states()
     (entry,) = top_maps(state)
     source = _GENERATED_INCLUDES.sub("", main.clean_code)

@@ -402,7 +402,7 @@ def _averaged(amount: Size, entry: nodes.MapEntry) -> Size:
         return amount
     names = {str(symbol) for symbol in amount.free_symbols}
     if "_length" not in names and names.isdisjoint(entry.map.params):
-        return amount
+        return size(amount)
     values: list[tuple[Any, Any]] = []
     for name, (low, high, step), count in zip(
         entry.map.params, entry.map.range, entry.map.range.size(), strict=True
@@ -425,7 +425,7 @@ def _at_most(amount: Size, limit: Size) -> Size:
 def _smaller(one: Size, other: Size) -> Size | None:
     """Whichever of two amounts is never the larger one; None where that depends on the symbols.
 
-    SymPy looks for an answer much longer, in a way that takes most of the time of all costs.
+    SymPy's own search would take most of the time of all costs.
     """
     if never_negative(other - one):
         return one

@@ -48,6 +48,12 @@ def floor_div(value: Any, divisor: Any) -> Any:
         over, under = tuple[Any, ...](inner.args)
         return whole + floor_div(over + constant * under, under * below)
     over: Any = sum((term * factor for term, factor in rest.items()), sympy.Integer(constant))
+    for term in rest:
+        for part in sympy.Mul.make_args(term):
+            if isinstance(part, sympy.Min | sympy.Max) and not never_negative(part):
+                # a quotient grows with its numerator: the least quotient is that of the least numerator
+                numerators = (over.xreplace({term: term.xreplace({part: arg})}) for arg in part.args)
+                return whole + part.func(*(floor_div(one, below) for one in numerators))
     return whole + symbolic.int_floor(over, below)
 
 
@@ -95,7 +101,7 @@ def _bounds(term: Any, *, up: bool) -> list[Any]:
 def _is_positive_sum(value: Any) -> bool:
     """Whether a sum of products of symbols is more than -1, by its terms in how far they are above 1."""
     value = sympy.sympify(value)
-    if value.atoms(sympy.Function):
+    if value.has(sympy.Function, sympy.Min, sympy.Max):
         return False
     moved = sympy.expand(value.subs({symbol: symbol + 1 for symbol in value.free_symbols}))
     factors = moved.as_coefficients_dict()

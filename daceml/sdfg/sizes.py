@@ -42,7 +42,11 @@ def number_of_all(value: Size, symbol: int) -> int:
 
 
 def renamed(value: Size, names: Mapping[str, sympy.Symbol]) -> Size:
-    """A size over other symbols, which are as unlike each other as those before: nothing becomes simpler."""
+    """A size with other symbols; different symbols stay different.
+
+    Args:
+        names: name of a symbol -> the symbol that replaces it.
+    """
     if isinstance(value, int):
         return value
     return _rebuilt(value, {symbol: names[str(symbol)] for symbol in value.free_symbols})
@@ -52,9 +56,9 @@ def _rebuilt(value: Any, symbols: Mapping[Any, Any]) -> Any:
     if not value.has(sympy.Min, sympy.Max):
         return value.xreplace(symbols)
     parts = [_rebuilt(part, symbols) for part in value.args]
-    # compared again, these take longer than all else
-    unlike = {"evaluate": False} if isinstance(value, sympy.Min | sympy.Max) else {}
-    return value.func(*parts, **unlike)
+    # SymPy would search once more for the largest or the smallest
+    as_before = {"evaluate": False} if isinstance(value, sympy.Min | sympy.Max) else {}
+    return value.func(*parts, **as_before)
 
 
 def product(sizes: Iterable[Size]) -> Size:

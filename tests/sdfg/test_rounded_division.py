@@ -30,7 +30,8 @@ TEXTS = [
     "n//2", "(n-5)//2+1", "-((-n)//4)*4", "Mod(-n,4)", "n%4", "(4-n%4)%4", "PythonMod(-n, 7)", "n**3",
     "Max(n,4)", "min(n//2,m,7)", "max(1,n-m)", "Abs(n-5)", "ceiling(n/2)", "floor((n+1)/3)", "int_ceil(n,3)",
     "(n//2)%3", "((n-1)//2)//2+1", "(n+m)//2", "(n-m)//2", "-n//4", "n//m", "n%m", "(n*m)//m", "n-n//2",
-    "min(n-5,m)", "m*min(n-5,m)", "9-max(n,m)", "n-min(n,m)", "max(n,m)-n", "min(n,m)*max(n-2,1)",
+    "min(n-5,m)", "min(n-5,m)//2", "(max(n,m)-n)//2", "m*min(n-5,m)//4", "m*min(n-5,m)",
+    "9-max(n,m)", "n-min(n,m)", "max(n,m)-n", "min(n,m)*max(n-2,1)",
     "((n+2)//3)*3-n", "CeilToInt(IntTrueDiv(n,4))", "(n//2+1)//2*2", "(n//2)//3 + (n%2)*m", "n*(n+1)/2",
     "FloorToInt(0.75*ToFloat(n))", "TruncToInt(ToFloat(n)/2)",
 ]  # fmt: skip

@@ -142,7 +142,7 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
             break
         log.info("decomposing %s: no translation", ", ".join(sorted(map(str, decompositions))))
         try:
-            functional = _decomposed(functional, decompositions)
+            functional = _with_rules(functional, decompositions)
         except Exception as error:
             raise _unknown_error(prepared, unknown) from error
     else:
@@ -158,7 +158,8 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
     return prepared
 
 
-def _decomposed(program: ExportedProgram, rules: Mapping[Any, Any]) -> ExportedProgram:
+def _with_rules(program: ExportedProgram, rules: Mapping[Any, Any]) -> ExportedProgram:
+    """A functional program with operators replaced by their rules; where it has to be, traced again."""
     try:
         with kept_whole():
             return inline(program, rules)

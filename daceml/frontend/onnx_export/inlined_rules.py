@@ -36,7 +36,7 @@ _PROVENANCE = ("nn_module_stack", "stack_trace", "custom", "original_aten")
 
 
 class NeedsWholeGraphError(Exception):
-    """A rule that cannot be put in the place of a node; the message says why."""
+    """A node cannot be replaced by its rule alone; the message says why."""
 
 
 def inline(program: ExportedProgram, table: Mapping[Any, Callable[..., Any]]) -> ExportedProgram:
@@ -46,12 +46,13 @@ def inline(program: ExportedProgram, table: Mapping[Any, Callable[..., Any]]) ->
         table: operator -> its rule, a function of its arguments; `NotImplemented` leaves a node as it is.
 
     Raises:
-        NeedsWholeGraphError: a rule holds a tensor, or makes a size that depends on data.
+        NeedsWholeGraphError: a rule cannot be traced alone, contains a constant tensor, or has sizes that
+            depend on data.
     """
     program = copied(program)
     graph = program.graph
     if any(node.op == "get_attr" for node in graph.nodes):
-        raise NeedsWholeGraphError("the graph holds a graph or a tensor of its own")
+        raise NeedsWholeGraphError("the graph contains another graph or a constant tensor")
     for node in list(graph.nodes):
         rule = table.get(node.target) if node.op == "call_function" else None
         if rule is not None:
@@ -112,23 +113,25 @@ def _traced(node: Node, rule: Callable[..., Any], table: Mapping[Any, Any]) -> t
         raise NeedsWholeGraphError(f"the rule of {node.target} cannot be traced alone: {error}") from error
     if refused:
         return [], NotImplemented
-    _check(module, values)
+    _check(module, values, node.target)
     nodes = list(module.graph.nodes)
     return nodes[:-1], nodes[-1].args[0]
 
 
-def _check(module: torch.fx.GraphModule, values: list[Any]) -> None:
+def _check(module: torch.fx.GraphModule, values: list[Any], target: Any) -> None:
     known = set[Any]().union(*map(free_unbacked_symbols, values))
     for node in module.graph.nodes:
         if node.op == "get_attr":
-            raise NeedsWholeGraphError("a rule holds a tensor")
+            raise NeedsWholeGraphError(f"the rule of {target} contains a constant tensor")
         if node.op != "call_function":
             continue
         schema = getattr(node.target, "_schema", None)
         if schema is None and not getattr(node.target, "__module__", "").endswith("operator"):
-            raise NeedsWholeGraphError(f"a rule calls {node.target}")
+            raise NeedsWholeGraphError(f"the rule of {target} calls {node.target}")
         if not set(free_unbacked_symbols(node.meta.get("val"))) <= known:
-            raise NeedsWholeGraphError(f"a rule makes sizes of data by {node.target}")
+            raise NeedsWholeGraphError(
+                f"the rule of {target} has sizes that depend on data, from {node.target}"
+            )
 
 
 def _put(traced: list[Node], node: Node) -> dict[Node, Node]:
